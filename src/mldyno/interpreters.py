@@ -15,8 +15,7 @@ OLDEST = (3, 10)
 ANSWER_TIMEOUT_S = 60.0
 LONGEST_NAME = 120  # characters
 PACKAGES = ("torch", "tensorflow", "jax", "mlx", "onnxruntime", "openvino")
-NAME = re.compile(r"3\.[0-9]+\.[0-9][0-9A-Za-z.+-]*")
-"""The name of an interpreter, as `name_of` returns it."""
+NAME = re.compile(r"3\.[0-9]+\.[0-9][0-9A-Za-z.+-]*")  # the name of an interpreter, as `name_of` returns it
 QUESTION = f"""
 import json, sys
 from importlib import metadata

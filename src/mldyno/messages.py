@@ -58,8 +58,7 @@ class Failed(Answer):
 
     status: FailedStatus
     reason: str
-    fit: bool = True
-    """Whether the process may be asked for more."""
+    fit: bool = True  # whether the process may be asked for more
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,7 @@ class ForecastCase(Command[CaseForecasted]):
     """Estimate what a case needs."""
 
     case: Case
-    source: Source | None = None
-    """Of the workload, if it is a model of the user's."""
+    source: Source | None = None  # of the workload, if it is a model of the user's
 
 
 @dataclass(frozen=True)

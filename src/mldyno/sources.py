@@ -32,50 +32,31 @@ class Source:
     """Where a model of the user's comes from; and, after a worker has described it, what it is."""
 
     kind: Kind
-    place: str
-    """The path of a file, or the name of a module or a model."""
-    function: str = ""
-    """Returns the model and a batch; empty where there is no code."""
-    folder: str = ""
-    """Its code imports from here."""
-    root: str = ""
-    """The git work tree of its code; empty where there is none, or before a worker has described it."""
-    other: str = ""
-    """The tree of the version that it is compared with; nothing may be imported from there."""
-    read: tuple[str, ...] = ()
-    """Code that it runs by path, and settings that it reads, as paths in its tree."""
-    version: str = ""
-    """The user's name of this version: `now`, or `HEAD~1`; empty where it is compared with no other."""
-    weights: bool = False
-    """Whether a Hugging Face model has its trained weights, or random ones."""
-    download: bool = False
-    """Whether missing files may be downloaded."""
-    name: str = ""
-    """The name of the workload; empty before a worker has described it."""
-    digest: str = ""
-    """SHA-256 of its code and of what that imports and reads from its tree, or of the file."""
-    built: str = ""
-    """The same right after the model was built: a forward pass may import more."""
+    place: str  # the path of a file, or the name of a module or a model
+    function: str = ""  # returns the model and a batch; empty where there is no code
+    folder: str = ""  # its code imports from here
+    root: str = ""  # the git work tree of its code; empty where there is none, or before a worker has described it
+    other: str = ""  # the tree of the version that it is compared with; nothing may be imported from there
+    read: tuple[str, ...] = ()  # code that it runs by path, and settings that it reads, as paths in its tree
+    version: str = ""  # the user's name of this version: `now`, or `HEAD~1`; empty where it is compared with no other
+    weights: bool = False  # whether a Hugging Face model has its trained weights, or random ones
+    download: bool = False  # whether missing files may be downloaded
+    name: str = ""  # the name of the workload; empty before a worker has described it
+    digest: str = ""  # SHA-256 of its code and of what that imports and reads from its tree, or of the file
+    built: str = ""  # the same right after the model was built: a forward pass may import more
     framework: str = ""
-    batch: int | None = None
-    """The default batch size; None where it takes none."""
+    batch: int | None = None  # the default batch size; None where it takes none
     seq: int | None = None
     modes: tuple[str, ...] = ()
     item: str = "sample"
-    items: int = 1
-    """Of a step at the default sizes."""
-    output: str = "tensor"
-    """What the model returns: a `tensor`, a `tree` of several, or its own `loss` among them."""
-    loss: tuple[str | int, ...] = ()
-    """The path to the model's own loss among its outputs."""
+    items: int = 1  # of a step at the default sizes
+    output: str = "tensor"  # what the model returns: a `tensor`, a `tree` of several, or its own `loss` among them
+    loss: tuple[str | int, ...] = ()  # the path to the model's own loss among its outputs
     loss_inputs: tuple[str | int, ...] = ()
     """Inputs that only the loss needs, by name or position: inference leaves them out."""
-    untrained: str = ""
-    """Why it can't be trained, and what to return instead; empty where it can."""
-    decoded: int = 0
-    """Tokens that a step in inference decodes after each prompt; 0 where it generates none."""
-    dataset: bool = False
-    """Whether its batches come from the user's own data set, which a loader can read."""
+    untrained: str = ""  # why it can't be trained, and what to return instead; empty where it can
+    decoded: int = 0  # tokens that a step in inference decodes after each prompt; 0 where it generates none
+    dataset: bool = False  # whether its batches come from the user's own data set, which a loader can read
 
     @property
     def title(self) -> str:

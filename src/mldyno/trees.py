@@ -9,13 +9,11 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Path = tuple[str | int, ...]
-"""The path to a leaf: keys of dictionaries, positions in tuples, names of fields."""
+Path = tuple[str | int, ...]  # the path to a leaf: keys of dictionaries, positions in tuples, names of fields
 
 SPARSE = ("SparseTensor", "RaggedTensor", "BCOO", "BCSR", "COO", "CSR", "CSC")
 """Types of TensorFlow, JAX and SciPy with a shape and a dtype, whose items can't be taken out."""
-SETTINGS = (type(None), bool, int, float, complex, str, bytes)
-"""Types of leaves that all items of a batch share."""
+SETTINGS = (type(None), bool, int, float, complex, str, bytes)  # types of leaves that all items of a batch share
 
 
 def is_sparse(leaf: Any) -> bool:

@@ -33,8 +33,7 @@ class Trial:
 
     error: float
     tolerance: float
-    fallback: str = ""
-    """Operators that fell back to the CPU; empty if the device ran them all."""
+    fallback: str = ""  # operators that fell back to the CPU; empty if the device ran them all
 
 
 # Largest relative error against fp32 on the CPU, and between frameworks: of outputs, or of losses in training.
@@ -83,8 +82,7 @@ class Steps(Protocol):
 class Kernel(Steps, Protocol):
     """Fixed work on a device: the reference kernel, and the peaks."""
 
-    work: float
-    """Work of a step: floating-point operations, or bytes moved."""
+    work: float  # work of a step: floating-point operations, or bytes moved
 
 
 class Team(Protocol):
@@ -92,8 +90,7 @@ class Team(Protocol):
 
     rank: int
     size: int
-    local_rank: int
-    """The rank's number on its machine."""
+    local_rank: int  # the rank's number on its machine
 
     @property
     def leads(self) -> bool:
@@ -135,8 +132,7 @@ class Program(ABC):
 
     # -- optional: more checks ---------------------------------------------------------------------
 
-    params: int | None = None
-    """Parameters of the model; None if they are not counted."""
+    params: int | None = None  # parameters of the model; None if they are not counted
 
     def first_losses(self) -> Mapping[str, float] | None:
         """Return the losses of the first step; called once, right after it."""
@@ -189,10 +185,8 @@ class Program(ABC):
         """Load the batch of the first step; return False if batches do not come from disk."""
         return False
 
-    loads_ahead: int = 0
-    """Batches that loader workers prefetch at most."""
-    steps_in_cycle: int = 1
-    """Steps after which step times repeat: one for each loader worker."""
+    loads_ahead: int = 0  # batches that loader workers prefetch at most
+    steps_in_cycle: int = 1  # steps after which step times repeat: one for each loader worker
 
     def drop_loaded(self) -> None:  # noqa: B027 (most load nothing ahead)
         """Drop the batches that were prefetched while no step ran: the next steps would be too fast."""
@@ -254,8 +248,7 @@ class Program(ABC):
 class Framework(ABC):
     """A framework, and the cases that it supports."""
 
-    name: str
-    """The name of its file, with dashes for underscores."""
+    name: str  # the name of its file, with dashes for underscores
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "name"):
@@ -283,29 +276,21 @@ class Framework(ABC):
 
     precisions: tuple[str, ...] = ("fp32",)
     placements: tuple[str, ...] = ("device",)
-    memory_formats: tuple[str, ...] = ("contiguous",)
-    """Values of `--layout`."""
-    compiles: bool = False
-    """Whether it can compile a model (`--compile yes`)."""
-    loads_in_workers: bool = False
-    """Whether its loader supports workers and pinned memory."""
-    parallel: tuple[str, ...] = ()
-    """Ways in which its ranks can train together (`--parallel`), the usual one first."""
+    memory_formats: tuple[str, ...] = ("contiguous",)  # values of `--layout`
+    compiles: bool = False  # whether it can compile a model (`--compile yes`)
+    loads_in_workers: bool = False  # whether its loader supports workers and pinned memory
+    parallel: tuple[str, ...] = ()  # ways in which its ranks can train together (`--parallel`), the usual one first
 
-    builds_from: str = ""
-    """The framework whose version of a workload it builds from; empty: its own."""
-    example: bool = False
-    """Whether it is an example to read rather than to use."""
-    portable: bool = False
-    """Whether it builds workloads from layers."""
+    builds_from: str = ""  # the framework whose version of a workload it builds from; empty: its own
+    example: bool = False  # whether it is an example to read rather than to use
+    portable: bool = False  # whether it builds workloads from layers
 
     def version_of(self, workload: Workload) -> Build | Portable | None:
         """Return its version of a workload; None if it has none."""
         own = workload.build.get(self.builds_from or self.name)
         return own or (workload.portable if self.portable else None)
 
-    computes_in_caller: bool = False
-    """Whether the calling thread does all of the work if there is only one."""
+    computes_in_caller: bool = False  # whether the calling thread does all of the work if there is only one
 
     def asynchronous(self, device: str) -> bool:
         """Return whether calls return before the device is done."""
@@ -361,12 +346,9 @@ class Framework(ABC):
         if case.device not in devices:
             raise Unsupported(f"no device '{case.device}' here; {self.name} sees {', '.join(devices)}")
 
-    packages: tuple[str, ...] = ()
-    """Packages that it imports; its extra installs them."""
-    not_supported: tuple[str, ...] = ()
-    """Lower-case parts of error messages that mean: unsupported."""
-    out_of_memory: tuple[str, ...] = ()
-    """Lower-case parts of error messages that mean: out of memory."""
+    packages: tuple[str, ...] = ()  # packages that it imports; its extra installs them
+    not_supported: tuple[str, ...] = ()  # lower-case parts of error messages that mean: unsupported
+    out_of_memory: tuple[str, ...] = ()  # lower-case parts of error messages that mean: out of memory
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         """Return the status (oom, unsupported, failed) and the reason for an error."""
@@ -408,10 +390,8 @@ class Framework(ABC):
 
     # -- optional: features that `mldyno doctor` tries ---------------------------------------------
 
-    features: Mapping[str, float] = {}
-    """Features to try on a device, the plainest first, each with its timeout in s."""
-    fallback: Mapping[str, str] = {}
-    """Environment variables that let the CPU run operators that a device lacks."""
+    features: Mapping[str, float] = {}  # features to try on a device, the plainest first, each with its timeout in s
+    fallback: Mapping[str, str] = {}  # environment variables that let the CPU run operators that a device lacks
 
     def try_feature(self, feature: str, device: str) -> Trial:
         """Try a feature on a device, and compute the same on the CPU in full precision.
@@ -424,5 +404,4 @@ class Framework(ABC):
         """Return the platforms of this build (cuda, rocm, xpu, mps): a version or true; and why none is available."""
         return {}
 
-    clock: Callable[[], int] | None = None
-    """A simulated clock in ns; None: time is real."""
+    clock: Callable[[], int] | None = None  # a simulated clock in ns; None: time is real

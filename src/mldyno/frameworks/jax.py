@@ -47,8 +47,7 @@ class Jax(ArrayFramework):
     out_of_memory, not_supported = ("resource_exhausted", "out of memory"), ("unimplemented",)
     thread_variables = ("NPROC",)
     jax: Any = None
-    compile_time = 0.0
-    """Time in s of tracing, lowering and compiling so far."""
+    compile_time = 0.0  # time in s of tracing, lowering and compiling so far
 
     def asynchronous(self, device: str) -> bool:
         """Return True: calls return early on all devices."""

@@ -78,24 +78,19 @@ class Layers:
       after that, one by one; from the same, but with the prefill's result at the end.
     """
 
-    name: str
-    """The framework's."""
-    inputs_first = True
-    """Whether the weight of a linear layer is (inputs, outputs); else (outputs, inputs)."""
+    name: str  # the framework's
+    inputs_first = True  # whether the weight of a linear layer is (inputs, outputs); else (outputs, inputs)
     kernel_order: tuple[int, ...] = (2, 3, 1, 0)
     """How a kernel lies: of (outputs, inputs, rows, columns) which comes first."""
 
     def __init__(self) -> None:
         self.parameters: dict[str, Parameter] = {}
-        self.values: Mapping[str, Any] = {}
-        """Of the parameters, while the network runs."""
+        self.values: Mapping[str, Any] = {}  # of the parameters, while the network runs
         self.statistics: dict[str, Any] = {}
         """Running means and variances of batch norms, while the network runs; in training they are the new ones."""
-        self.normed: dict[str, int] = {}
-        """The channels of each batch norm."""
+        self.normed: dict[str, int] = {}  # the channels of each batch norm
         self.training = False
-        self.dropping = False
-        """Whether dropout is on: in training, but for the steps that are compared."""
+        self.dropping = False  # whether dropout is on: in training, but for the steps that are compared
 
     def add(self, name: str, *shape: int, **arrangement: tuple[int, ...]) -> str:
         """Add a parameter; return its name."""

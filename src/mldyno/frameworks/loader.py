@@ -22,10 +22,8 @@ SHUFFLE_SEED = 7
 class Loader(ABC):
     """Batches of a data set: training reads its training part, shuffled; inference its held-out part, in order."""
 
-    ahead = 0
-    """Batches that loader workers prefetch at most."""
-    cycle = 1
-    """Batches after which the same loader worker has its turn."""
+    ahead = 0  # batches that loader workers prefetch at most
+    cycle = 1  # batches after which the same loader worker has its turn
 
     def __init__(self, data: Opened, batch: int, training: bool, ranks: int = 1) -> None:
         """`ranks` share the training part: each has different batches."""

@@ -318,8 +318,7 @@ class MlxLayers(Layers):
         self.mx, self.nn, self.optimizers, self.drops = mx, nn, optimizers, dropout
         self.stored, self.computed = getattr(mx, stored_type(case)), getattr(mx, multiplied_type(case))
         self.relu, self.tanh, self.sigmoid, self.rsqrt = nn.relu, mx.tanh, mx.sigmoid, mx.rsqrt
-        self.multiplied: set[str] = set()
-        """Types of what went into matmuls."""
+        self.multiplied: set[str] = set()  # types of what went into matmuls
 
     def network(self, forward: Callable[..., Any], first_values: Callable[..., Values]) -> Any:
         mx, layers = self.mx, self

@@ -104,12 +104,9 @@ class Backend(ABC):
     """
 
     network: Any
-    traces = 0
-    """Functions that the framework has traced, one for each graph."""
-    params: int | None = None
-    """Number of trained parameters; None if not known."""
-    first_loss: Any = None
-    """The loss of the first training step."""
+    traces = 0  # functions that the framework has traced, one for each graph
+    params: int | None = None  # number of trained parameters; None if not known
+    first_loss: Any = None  # the loss of the first training step
 
     def on_host(self, tree: Any) -> Any:
         """Return the arrays on the host, in the case's type."""
@@ -214,8 +211,7 @@ class ArrayFramework(Framework):
     precisions: tuple[str, ...] = PRECISIONS
     placements: tuple[str, ...] = ("device", "host", "roundtrip", "loader")
 
-    thread_variables: tuple[str, ...] = ()
-    """Environment variables that set its number of threads when it starts."""
+    thread_variables: tuple[str, ...] = ()  # environment variables that set its number of threads when it starts
 
     def environment(self, case: Case) -> dict[str, str]:
         return {name: str(case.threads) for name in self.thread_variables} if case.threads else {}

@@ -32,8 +32,7 @@ ONNX_LOG_ERRORS_ONLY = 3
 OPENVINO_NAMES = {"CPU": "cpu", "GPU": "xpu"}  # our names for OpenVINO's devices
 NUMPY_NAMES = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}  # NumPy's names for our precisions
 
-Network = bytes | str
-"""An exported network, or the path of a file."""
+Network = bytes | str  # an exported network, or the path of a file
 
 
 class Engine(ABC):

@@ -58,14 +58,10 @@ class Ticks:
     clock: Clock
     sleep: Sleep
     look_s: float = SHORTEST_TICK_LOOK_S
-    power: float | None = None
-    """In W, of the last window: by it a wrap is judged."""
-    period: float | None = None
-    """Between two updates, in s; None while unknown."""
-    jitter: int = 0
-    """By how many ns a tick comes early or late."""
-    hung: bool = False
-    """Whether a read never returned; it is not read again."""
+    power: float | None = None  # in W, of the last window: by it a wrap is judged
+    period: float | None = None  # between two updates, in s; None while unknown
+    jitter: int = 0  # by how many ns a tick comes early or late
+    hung: bool = False  # whether a read never returned; it is not read again
 
     def next(self, longest_s: float = FROZEN_S) -> Tick:
         """Return the next tick; raise Lost where none comes."""
@@ -146,12 +142,10 @@ class Watched:
     """The windows or readings of one sensor."""
 
     sensor: Sensor
-    counted: list[Window] = field(default_factory=list)
-    """Of counters: windows that share their edges."""
+    counted: list[Window] = field(default_factory=list)  # of counters: windows that share their edges
     readings: list[tuple[int, float]] = field(default_factory=list)
     """Of power sensors: when, in ns, and how many W; not a number where a reading failed."""
-    lost: list[str] = field(default_factory=list)
-    """Why the energy of some time is not known."""
+    lost: list[str] = field(default_factory=list)  # why the energy of some time is not known
 
     def windows(self, began: int, ended: int, length_s: float) -> list[Window]:
         """Return the windows within a time; readings are grouped to windows of about that many s."""

@@ -43,8 +43,7 @@ def ignore_batch(batch: Any) -> None:
 class LoopBlocks:
     """Blocks in a row: their times in ns, and how much of each was spent within the loader."""
 
-    size: int = 1
-    """Steps of a block."""
+    size: int = 1  # steps of a block
     times: list[int] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
 
@@ -76,23 +75,16 @@ class LoopTimes:
         self.epochs = 0
         self.first: int | None = None
         self.blocks = LoopBlocks()
-        self.smaller: list[LoopBlocks] = []
-        """Blocks of fewer steps, before it was known how many they should have."""
+        self.smaller: list[LoopBlocks] = []  # blocks of fewer steps, before it was known how many they should have
         self.long: list[LoopBlocks] = []
-        self.fetches: list[int] = []
-        """Within the loader, for the first batch of each epoch."""
-        self.between: list[int] = []
-        """From the end of an epoch to the begin of the next one's first fetch."""
-        self.apart: list[int] = []
-        """What the user has excluded from steps."""
+        self.fetches: list[int] = []  # within the loader, for the first batch of each epoch
+        self.between: list[int] = []  # from the end of an epoch to the begin of the next one's first fetch
+        self.apart: list[int] = []  # what the user has excluded from steps
         self.rounds: list[tuple[float, float]] = []
         """A step with a real batch and one with a held one, where batches are held: see `replays`."""
-        self.fault = ""
-        """What went wrong in here; the loop goes on, untimed."""
-        self.look_at: Callable[[Any], None] = ignore_batch
-        """Gets some of the batches, until it has enough."""
-        self.every_batch = False
-        """Whether it has to see all of them."""
+        self.fault = ""  # what went wrong in here; the loop goes on, untimed
+        self.look_at: Callable[[Any], None] = ignore_batch  # gets some of the batches, until it has enough
+        self.every_batch = False  # whether it has to see all of them
         self._marks: list[int] = []
         """Of each step that is not processed yet: when its next batch was asked for, and when it came."""
         self._began = self._waited = self._ended = self._fetched = self._worked = 0

@@ -58,12 +58,10 @@ class Stopping:
     target: float = 0.02
     budget: float = 20.0
     steps: int | None = None
-    warm_up: float = 1.0
-    """Time in s that the warm-up may take."""
+    warm_up: float = 1.0  # time in s that the warm-up may take
     load: float = 0.0
     """Time in s that the device works before that, so that clocks, power and heat are those of a long run."""
-    min_time: float = 0.5
-    """Time in s that is measured in any case."""
+    min_time: float = 0.5  # time in s that is measured in any case
 
     def enough(self, half_width: float | None, elapsed: float, done: int) -> bool:
         """Return whether to stop, after `elapsed` s of measuring and `done` steps."""
@@ -162,8 +160,7 @@ class WarmUp:
 
     first_step: int
     values: list[float] = field(default_factory=list)
-    steady: bool | None = None
-    """None where the budget allowed too few blocks to judge."""
+    steady: bool | None = None  # None where the budget allowed too few blocks to judge
     reason: str = ""
 
 

@@ -52,14 +52,10 @@ class Ended(Exception):
     ) -> None:  # fmt: skip
         super().__init__(reason)
         self.status, self.reason = status, reason
-        self.crashed = crashed
-        """Whether a signal ended it, without a message."""
-        self.fit = fit
-        """Whether it is still there, and may be asked for more."""
-        self.silence = silence
-        """Time in s since its last message."""
-        self.held = held
-        """Memory in B that it held, where other programs had filled the machine's."""
+        self.crashed = crashed  # whether a signal ended it, without a message
+        self.fit = fit  # whether it is still there, and may be asked for more
+        self.silence = silence  # time in s since its last message
+        self.held = held  # memory in B that it held, where other programs had filled the machine's
 
 
 def settings_of(case: Case) -> dict[str, str]:
@@ -95,8 +91,7 @@ class WorkerProcess:
         self._last_watch = self._last_answer = time.monotonic()
         self._held = self._most_held = 0  # memory in B at the last look, and at most: one that ends gives it back first
         self._left_before: int | None = None
-        self.spent = 0.0
-        """Time in s that was spent waiting for this worker's answers."""
+        self.spent = 0.0  # time in s that was spent waiting for this worker's answers
 
     def __enter__(self) -> WorkerProcess:
         try:

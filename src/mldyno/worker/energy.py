@@ -169,8 +169,7 @@ class EnergyMeter:
                 look = clock() + round(length * 1e9)
 
 
-Row = list[tuple[Window, float]]
-"""A window of each sensor of a group, with its steps."""
+Row = list[tuple[Window, float]]  # a window of each sensor of a group, with its steps
 
 
 def _rows(watched: Sequence[Watched], logs: Sequence[StepLog], length: float) -> list[Row]:

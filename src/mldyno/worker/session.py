@@ -109,10 +109,8 @@ class CaseSession:
         self.late_changes = 0
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
-        self.counters_of_steps: tuple[int, ...] = ()
-        """Before its ablations ran, which may compile further graphs."""
-        self.rank_peaks: list[float] = []
-        """Peak memory of each rank in B, before anything was done for checks."""
+        self.counters_of_steps: tuple[int, ...] = ()  # before its ablations ran, which may compile further graphs
+        self.rank_peaks: list[float] = []  # peak memory of each rank in B, before anything was done for checks
 
     def enter(self) -> None:
         """Let the user's code import: that of another case may have imported before."""

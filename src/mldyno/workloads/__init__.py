@@ -46,8 +46,7 @@ class Phase:
     run: Callable[[Any, Any, Any], Any]
     """Does the phase: gets the network, a batch's inputs and what the phase before it gave (None at first);
     what the last phase gives is the step's output."""
-    items: int
-    """Items that it works through."""
+    items: int  # items that it works through
 
 
 @dataclass(frozen=True)
@@ -58,26 +57,18 @@ class Recipe:
     Where it is more than that it is made of `phases`; network, loss and optimiser then serve the checks.
     """
 
-    network: Any
-    """The model, on the CPU, in fp32, freshly initialised from the seed that the framework set."""
-    draw: Callable[[], Batch]
-    """Draws one learnable batch on the CPU."""
-    loss: Callable[[Any, Any], Any]
-    """Loss of the network's output against the targets; never negative."""
-    optimiser: Callable[[Any], Any]
-    """Makes the optimiser of the parameters that it is given."""
-    updates: bool = True
-    """Whether a training step ends with the optimiser's; else it is forward and backward only."""
+    network: Any  # the model, on the CPU, in fp32, freshly initialised from the seed that the framework set
+    draw: Callable[[], Batch]  # draws one learnable batch on the CPU
+    loss: Callable[[Any, Any], Any]  # loss of the network's output against the targets; never negative
+    optimiser: Callable[[Any], Any]  # makes the optimiser of the parameters that it is given
+    updates: bool = True  # whether a training step ends with the optimiser's; else it is forward and backward only
     phases: Mapping[str, Phase] = field(default_factory=dict)
     """The phases of a step by name and in order, where it has some."""
     checks: Callable[[Any], Mapping[str, float]] | None = None
     """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
-    notes: Mapping[str, Any] = field(default_factory=dict)
-    """Facts for the record."""
-    dataset: Any = None
-    """What placement `loader` reads from, where that is the user's own."""
-    collate: Callable[[Any], Any] | None = None
-    """What makes a batch of its items; the framework's own way, if None."""
+    notes: Mapping[str, Any] = field(default_factory=dict)  # facts for the record
+    dataset: Any = None  # what placement `loader` reads from, where that is the user's own
+    collate: Callable[[Any], Any] | None = None  # what makes a batch of its items; the framework's own way, if None
 
 
 Build = Callable[[Any, Case], Recipe]
@@ -167,8 +158,7 @@ class Portable:
     optimiser: Optimiser
     loss: Literal["cross_entropy", "squared_error"] = "cross_entropy"
     """Of the last axis: its cross-entropy, or the sum of its squared errors; the mean over all others."""
-    updates: bool = True
-    """Whether a training step ends with the optimiser's; else it is forward and backward only."""
+    updates: bool = True  # whether a training step ends with the optimiser's; else it is forward and backward only
     decoded: int = 0
     """Tokens that inference decodes after its prompt, one by one: its phases are then prefill and decode."""
     first_values: Callable[[str, tuple[int, ...]], Values] = first_values
@@ -242,36 +232,26 @@ class Workload:
     """What is computed, frozen: name and version, sizes, and one build function per framework."""
 
     name: str
-    title: str
-    """What people call it."""
+    title: str  # what people call it
     version: int
     item: str
-    batch: int
-    """Items of a step if nothing is said; 0 where that can't be chosen."""
+    batch: int  # items of a step if nothing is said; 0 where that can't be chosen
     params: int
     flops: Callable[[Case], float]
     """Floating-point operations of one step in matmuls and convolutions; a test holds it against
     torch's own counter. 0 where they are not known before it runs."""
-    build: Mapping[str, Build]
-    """For frameworks with a version written for them."""
-    portable: Portable | None = None
-    """For frameworks that make networks of layers."""
+    build: Mapping[str, Build]  # for frameworks with a version written for them
+    portable: Portable | None = None  # for frameworks that make networks of layers
     seq: int | None = None
     modes: tuple[str, ...] = ("train", "infer")
-    untrained: str = ""
-    """Why it has no mode `train`, where that is known."""
-    placement: str = "device"
-    """Where its batches lie if nothing else is asked for."""
-    data: str | None = None
-    """The data set on disk from which placement `loader` takes its batches."""
-    end_to_end: EndToEnd | None = None
-    """What framework `command` runs of it."""
+    untrained: str = ""  # why it has no mode `train`, where that is known
+    placement: str = "device"  # where its batches lie if nothing else is asked for
+    data: str | None = None  # the data set on disk from which placement `loader` takes its batches
+    end_to_end: EndToEnd | None = None  # what framework `command` runs of it
     count: Callable[[Case], int] | None = None
     """How many items a step works through, where that is not the batch, or the batch's tokens."""
-    own: bool = False
-    """Whether it is of the user's own: then its parameters and operations are whatever is counted."""
-    own_data: bool = False
-    """Whether placement `loader` takes its batches from a data set of the user's own."""
+    own: bool = False  # whether it is of the user's own: then its parameters and operations are whatever is counted
+    own_data: bool = False  # whether placement `loader` takes its batches from a data set of the user's own
 
     @property
     def frameworks(self) -> tuple[str, ...]:

@@ -30,8 +30,7 @@ class Shape:
     layers: int
     width: int
     heads: int
-    inner: int
-    """Width of the feed-forward part."""
+    inner: int  # width of the feed-forward part
     vocabulary: int
 
 

@@ -25,8 +25,7 @@ class Convolution(NamedTuple):
 
     kernel: int
     expansion: int = 1
-    strided: bool = False
-    """Whether it is the one that has the block's stride."""
+    strided: bool = False  # whether it is the one that has the block's stride
 
 
 BASIC = (Convolution(3, strided=True), Convolution(3))
@@ -38,8 +37,7 @@ class Shape:
     """What one ResNet differs in from another."""
 
     block: tuple[Convolution, ...]
-    counts: tuple[int, int, int, int]
-    """Blocks of layer1 to layer4."""
+    counts: tuple[int, int, int, int]  # blocks of layer1 to layer4
     classes: int
     shrinks: bool
     """Whether the stem quarters the sides: 7x7 with stride 2, then max-pooling; else it is 3x3 and keeps them."""

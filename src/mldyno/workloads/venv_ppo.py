@@ -65,14 +65,13 @@ TRAINING = 80
 LAYERS, WIDTH = 4, 256
 ACTION_SPREAD, TRANSITION_SPREAD = 0.5, 0.1  # standard deviations at the start
 
-SHAPES = {
+SHAPES = {  # inputs and outputs of each net
     "imitator": (OBSERVED, ACTED),
     "transition": (OBSERVED + ACTED, OBSERVED),
     "discriminator": (OBSERVED + ACTED + OBSERVED, 1),
     "policy": (OBSERVED, ACTED),
     "critic": (OBSERVED, 1),
 }
-"""Inputs and outputs of each net."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,8 @@ class Transitions:
     observation: Any
     action: Any
     following: Any
-    acting: Any = None
-    """Of the action."""
-    moving: Any = None
-    """Of the next observation."""
+    acting: Any = None  # of the action
+    moving: Any = None  # of the next observation
 
     def each(self, change: Callable[[Any], Any]) -> Transitions:
         """Return the same with all parts changed that are there."""
@@ -241,8 +238,7 @@ class Learner:
         like = next(network.parameters())
         self.place = {"device": like.device, "dtype": like.dtype}
         self.real = real.each(lambda part: part.to(**self.place))
-        self.log: dict[str, float] = {}
-        """The results of the last epoch of each kind."""
+        self.log: dict[str, float] = {}  # the results of the last epoch of each kind
         self.generator = self._optimiser(self._rates(network.imitator) + self._rates(network.transition))
         self.discriminator = self._optimiser([{"params": network.discriminator.parameters(), "rate": CRITIC_RATE}])
         self.policy = self._optimiser(self._rates(network.policy))
@@ -442,8 +438,7 @@ def environment_items(batch: int) -> int:
     return ENVIRONMENT_EPOCHS * batch * ROLLOUT
 
 
-POLICY_ITEMS = POLICY_EPOCHS * ENVIRONMENTS * HORIZON
-"""Transitions that are drawn in the second phase."""
+POLICY_ITEMS = POLICY_EPOCHS * ENVIRONMENTS * HORIZON  # transitions that are drawn in the second phase
 
 
 def items(case: Case) -> int:

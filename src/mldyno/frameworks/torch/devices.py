@@ -106,10 +106,8 @@ class Feature:
     draw: Draw
     compute: Compute
     tolerance: float
-    reference: Compute | None = None
-    """Computes the expected result; None: `compute` does."""
-    timeout: float = 30.0
-    """Time limit in s, with the start of the process."""
+    reference: Compute | None = None  # computes the expected result; None: `compute` does
+    timeout: float = 30.0  # time limit in s, with the start of the process
 
 
 def _normal(shapes: Sequence[tuple[int, ...]], torch: ModuleType, dtype: Any) -> Tensors:

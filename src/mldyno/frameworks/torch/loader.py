@@ -60,8 +60,7 @@ class TorchLoader(Loader):
         self.ahead, self.cycle = self.workers * self.prefetch, max(1, self.workers)
         self.pinned = case.pin_memory
         self.order, self.seeds = (torch.Generator().manual_seed(SHUFFLE_SEED) for _ in range(2))
-        self.loaders: dict[tuple[Any, ...], Any] = {}
-        """DataLoaders with workers, by the arguments of `passes`."""
+        self.loaders: dict[tuple[Any, ...], Any] = {}  # DataLoaders with workers, by the arguments of `passes`
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
         return self._loader(split, batch, shuffle, full_only, {"pin_memory": self.pinned})
@@ -115,8 +114,7 @@ class OwnData:
     """A user's data set, used whole for training and for inference."""
 
     dataset: Any
-    collate: Any
-    """Makes a batch of items; None: PyTorch's default."""
+    collate: Any  # makes a batch of items; None: PyTorch's default
     name: str = "your data set"
 
     @property

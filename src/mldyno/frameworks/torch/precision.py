@@ -32,10 +32,8 @@ class PrecisionPolicy:
     def __init__(self, torch: ModuleType, case: Case, device: Any) -> None:
         self.torch, self.device, self.precision = torch, device, case.precision or "fp32"
         cast, autocast = CAST.get(self.precision), AUTOCAST.get(self.precision)
-        self.storage_type = getattr(torch, cast or "float32")
-        """The type of weights and inputs."""
-        self.compute_type = getattr(torch, autocast or cast or "float32")
-        """The type of the inputs of matmuls."""
+        self.storage_type = getattr(torch, cast or "float32")  # the type of weights and inputs
+        self.compute_type = getattr(torch, autocast or cast or "float32")  # the type of the inputs of matmuls
         self.autocasts = autocast is not None
         self.memory_format = torch.channels_last if case.layout == "channels-last" else torch.preserve_format
         """That of weights and inputs with four dimensions."""

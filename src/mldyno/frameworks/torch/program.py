@@ -33,8 +33,7 @@ def waiting(torch: ModuleType, device: Any) -> Callable[[], None]:
 class TorchBackend(Backend):
     """A network on its device, in the types of its case; in training with its optimiser."""
 
-    product_types: Any = frozenset()
-    """Types of matmuls in a forward pass, once it was watched."""
+    product_types: Any = frozenset()  # types of matmuls in a forward pass, once it was watched
 
     def __init__(
         self, torch: ModuleType, case: Case, recipe: Recipe, dropout: bool, together: Callable[[Any], Any] | None = None
@@ -57,8 +56,7 @@ class TorchBackend(Backend):
         self._wait = waiting(torch, self.device)
         self.last_phase = [None, *recipe.phases.values()][-1]
         self.output_device: Any = None
-        self.expected_device: Any = None
-        """The device of outputs, if they are not with the rest."""
+        self.expected_device: Any = None  # the device of outputs, if they are not with the rest
 
     def check_recurrent(self) -> None:
         """Refuse LSTMs under autocast on MPS: their weights stay in fp32, and the kernel takes one type only."""

@@ -34,8 +34,7 @@ from mldyno.workloads.user_models.version_trees import Watch
 
 READ_AS_FILES = ("hf", "onnx")  # kinds of sources without code, each with a module of that name here
 
-Start = Callable[[str], ModuleType]
-"""Starts a framework by its name, and returns its package."""
+Start = Callable[[str], ModuleType]  # starts a framework by its name, and returns its package
 
 
 def describe(source: Source, start: Start) -> Source:

@@ -40,8 +40,7 @@ class UserCode:
         self.source, self.active = source, False
         self.function: Callable[..., Any] | None = None
         self.last_model: Callable[[], Any] = lambda: None
-        self.unchanged: set[str] = set()
-        """Names of the workloads whose files were compared with what was described."""
+        self.unchanged: set[str] = set()  # names of the workloads whose files were compared with what was described
         self.path: list[str] = []
         self.path_before: list[str] = []
         self.modules: dict[str, ModuleType] = {}

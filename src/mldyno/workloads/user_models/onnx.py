@@ -47,8 +47,7 @@ class Feed:
     name: str
     type: str
     shape: tuple[int, ...]
-    below: int | None = None
-    """Random integers from 0 to less than this; None for normal numbers, 0 for ones only."""
+    below: int | None = None  # random integers from 0 to less than this; None for normal numbers, 0 for ones only
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,7 @@ class Input:
 
     name: str
     type: str
-    shape: tuple[int | str, ...] | None
-    """None where the file does not even say how many dimensions there are."""
+    shape: tuple[int | str, ...] | None  # None where the file does not even say how many dimensions there are
 
 
 @dataclass
@@ -191,12 +189,9 @@ class Graph:
     """The inputs, nodes and weights of a graph."""
 
     inputs: list[Input] = field(default_factory=list)
-    weights: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """Type and shape of each."""
-    nodes: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
-    """Operator, inputs and outputs of each."""
-    files: set[str] = field(default_factory=set)
-    """Files next to this one that hold weights."""
+    weights: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)  # type and shape of each
+    nodes: list[tuple[str, list[str], list[str]]] = field(default_factory=list)  # operator, inputs and outputs of each
+    files: set[str] = field(default_factory=set)  # files next to this one that hold weights
 
     @property
     def params(self) -> int:
@@ -276,11 +271,10 @@ def _dimension(dimension: Message) -> int | str:
 
 # -- protocol buffers ------------------------------------------------------------------------------
 
-Message = dict[str, list[Any]]
-"""The values of each field, by its name."""
-Span = tuple[int, int]
-"""Where a message begins and ends in the file."""
+Message = dict[str, list[Any]]  # the values of each field, by its name
+Span = tuple[int, int]  # where a message begins and ends in the file
 
+# The fields of onnx.proto that are read, by message and number: name and type; all others are skipped.
 FIELDS = {
     "Model": {7: ("graph", "Graph")},
     "Graph": {1: ("node", "Node"), 5: ("initializer", "Tensor"), 11: ("input", "ValueInfo")},
@@ -293,7 +287,6 @@ FIELDS = {
     "Shape": {1: ("dim", "Dimension")},
     "Dimension": {1: ("dim_value", "number"), 2: ("dim_param", "text")},
 }
-"""The fields of onnx.proto that are read, by message and number: name and type. All others are skipped."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 FIXED = {FIXED64: 8, FIXED32: 4}  # B
 LONGEST_VARINT = 10  # B

@@ -34,8 +34,7 @@ SET_BY_KERAS = ("training", "mask")  # parameters of a Keras model that are no i
 NO_LOSS = "no output of the model is a loss (a single number); return model, inputs, targets"
 
 Loss = Callable[[Any, Any], Any]
-Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""A getter and a setter of a process-wide setting."""
+Setting = tuple[Callable[[], Any], Callable[[Any], Any]]  # a getter and a setter of a process-wide setting
 
 
 class NotUnderstood(NotImplementedError):
@@ -249,15 +248,11 @@ class Adapter(ABC):
     """
 
     name: ClassVar[str] = ""
-    packages: ClassVar[tuple[str, ...]] = ()
-    """Packages whose arrays or models belong to the framework."""
-    example: ClassVar[str] = ""
-    """What a function of the user's may look like."""
+    packages: ClassVar[tuple[str, ...]] = ()  # packages whose arrays or models belong to the framework
+    example: ClassVar[str] = ""  # what a function of the user's may look like
     array_word = "array"
-    array_module = ""
-    """The part of the package with functions of arrays; empty where that is the package itself."""
-    trains_in_place = False
-    """Whether a model is cast, moved and trained in place, so that each case needs a fresh one."""
+    array_module = ""  # the part of the package with functions of arrays; empty where that is the package itself
+    trains_in_place = False  # whether a model is cast, moved and trained in place, so that each case needs a fresh one
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module

@@ -131,8 +131,7 @@ class Finder:
 
     def __init__(self) -> None:
         self.own = self.other = ""
-        self.refused: dict[str, str] = {}
-        """Why modules were refused, by tree: code may have swallowed the error."""
+        self.refused: dict[str, str] = {}  # why modules were refused, by tree: code may have swallowed the error
         self.searching: set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
