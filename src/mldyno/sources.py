@@ -52,8 +52,7 @@ class Source:
     items: int = 1  # of a step at the default sizes
     output: str = "tensor"  # what the model returns: a `tensor`, a `tree` of several, or its own `loss` among them
     loss: tuple[str | int, ...] = ()  # the path to the model's own loss among its outputs
-    loss_inputs: tuple[str | int, ...] = ()
-    """Inputs that only the loss needs, by name or position: inference leaves them out."""
+    loss_inputs: tuple[str | int, ...] = ()  # inputs that only the loss needs: inference leaves them out
     untrained: str = ""  # why it can't be trained, and what to return instead; empty where it can
     decoded: int = 0  # tokens that a step in inference decodes after each prompt; 0 where it generates none
     dataset: bool = False  # whether its batches come from the user's own data set, which a loader can read

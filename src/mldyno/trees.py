@@ -11,8 +11,7 @@ from typing import Any
 
 Path = tuple[str | int, ...]  # the path to a leaf: keys of dictionaries, positions in tuples, names of fields
 
-SPARSE = ("SparseTensor", "RaggedTensor", "BCOO", "BCSR", "COO", "CSR", "CSC")
-"""Types of TensorFlow, JAX and SciPy with a shape and a dtype, whose items can't be taken out."""
+SPARSE = ("SparseTensor", "RaggedTensor", "BCOO", "BCSR", "COO", "CSR", "CSC")  # of TensorFlow, JAX and SciPy
 SETTINGS = (type(None), bool, int, float, complex, str, bytes)  # types of leaves that all items of a batch share
 
 

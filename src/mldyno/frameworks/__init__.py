@@ -366,8 +366,7 @@ class Framework(ABC):
 
     # -- optional: reference kernel, peaks, memory -------------------------------------------------
 
-    layouts: tuple[str, ...] = ("nn",)
-    """Memory layouts of the factors of a matmul, the usual one first; some are faster than others."""
+    layouts: tuple[str, ...] = ("nn",)  # memory layouts of the factors of a matmul, the usual one first
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Kernel:
         """Return a matmul of two square matrices on the case's device, in its precision: reference kernel and peak."""

@@ -80,7 +80,6 @@ class Jax(ArrayFramework):
         return devices
 
     def device(self, case: Case) -> Any:
-        """Return JAX's own object for a case's device."""
         devices = [*self.jax.devices(), *self.jax.devices("cpu")]
         return next(device for device in devices if device_name(device) == case.device)
 

@@ -80,14 +80,12 @@ class Layers:
 
     name: str  # the framework's
     inputs_first = True  # whether the weight of a linear layer is (inputs, outputs); else (outputs, inputs)
-    kernel_order: tuple[int, ...] = (2, 3, 1, 0)
-    """How a kernel lies: of (outputs, inputs, rows, columns) which comes first."""
+    kernel_order: tuple[int, ...] = (2, 3, 1, 0)  # how a kernel lies, of (outputs, inputs, rows, columns)
 
     def __init__(self) -> None:
         self.parameters: dict[str, Parameter] = {}
         self.values: Mapping[str, Any] = {}  # of the parameters, while the network runs
-        self.statistics: dict[str, Any] = {}
-        """Running means and variances of batch norms, while the network runs; in training they are the new ones."""
+        self.statistics: dict[str, Any] = {}  # running means and variances of batch norms, while the network runs
         self.normed: dict[str, int] = {}  # the channels of each batch norm
         self.training = False
         self.dropping = False  # whether dropout is on: in training, but for the steps that are compared

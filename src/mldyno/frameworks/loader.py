@@ -45,13 +45,11 @@ class Loader(ABC):
 
     @property
     def phases(self) -> dict[str, int]:
-        """Return the phases that can be timed separately, and the items in each."""
         trained = self.data.train.count if self.training else 0
         return {"data": FETCHED_BATCHES * self.batch * self.ranks, "epoch": trained + self.tested}
 
     @property
     def tested(self) -> int:
-        """Return the number of items in the evaluation."""
         return self.data.test.count
 
     def first(self) -> tuple[Any, Any]:

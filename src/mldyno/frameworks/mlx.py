@@ -68,7 +68,6 @@ class Mlx(ArrayFramework):
         self.mx, self.nn, self.optimizers = mlx.core, mlx.nn, mlx.optimizers
 
     def versions(self) -> dict[str, str]:
-        """Return the version of mlx, and the BLAS library of the CPU."""
         return {"mlx": self.mx.__version__, "blas": blas()}
 
     def threads(self) -> int | None:
@@ -90,7 +89,6 @@ class Mlx(ArrayFramework):
         return devices
 
     def device(self, case: Case) -> Any:
-        """Return MLX's own object for a case's device."""
         return self.mx.cpu if case.device == "cpu" else self.mx.gpu
 
     def check(self, case: Case, build: Any, data: Opened | None) -> None:

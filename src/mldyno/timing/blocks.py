@@ -120,8 +120,7 @@ class BlocksOfOneThread(Blocks):
     def __init__(self, program: Steps, clock: Clock, size: int = 1) -> None:
         super().__init__(program, clock)
         self.size = size
-        self.delays: list[float] = []
-        """In s for each step, a value for each block; empty where the system does not count it."""
+        self.delays: list[float] = []  # in s for each step, a value for each block; empty where not counted
 
     def time(self, steps: int) -> int:
         before = run_delay()

@@ -143,8 +143,7 @@ class Watched:
 
     sensor: Sensor
     counted: list[Window] = field(default_factory=list)  # of counters: windows that share their edges
-    readings: list[tuple[int, float]] = field(default_factory=list)
-    """Of power sensors: when, in ns, and how many W; not a number where a reading failed."""
+    readings: list[tuple[int, float]] = field(default_factory=list)  # of power: when, in ns, and W; NaN if one failed
     lost: list[str] = field(default_factory=list)  # why the energy of some time is not known
 
     def windows(self, began: int, ended: int, length_s: float) -> list[Window]:

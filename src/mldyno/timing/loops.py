@@ -80,13 +80,11 @@ class LoopTimes:
         self.fetches: list[int] = []  # within the loader, for the first batch of each epoch
         self.between: list[int] = []  # from the end of an epoch to the begin of the next one's first fetch
         self.apart: list[int] = []  # what the user has excluded from steps
-        self.rounds: list[tuple[float, float]] = []
-        """A step with a real batch and one with a held one, where batches are held: see `replays`."""
+        self.rounds: list[tuple[float, float]] = []  # a step with a real batch and one with a held one: see `replays`
         self.fault = ""  # what went wrong in here; the loop goes on, untimed
         self.look_at: Callable[[Any], None] = ignore_batch  # gets some of the batches, until it has enough
         self.every_batch = False  # whether it has to see all of them
-        self._marks: list[int] = []
-        """Of each step that is not processed yet: when its next batch was asked for, and when it came."""
+        self._marks: list[int] = []  # of each step not processed yet: when its next batch was asked for, and came
         self._began = self._waited = self._ended = self._fetched = self._worked = 0
         self._left, self._look = 1, 1
         self._paused: int | None = None

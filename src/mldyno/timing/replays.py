@@ -26,8 +26,7 @@ WAITED_SHARE = 0.05  # of a step: a longer wait means that no batch was ready
 LONGEST_LEAD = 16  # steps for each batch that is fetched ahead: enough for a loader 7 % slower than the loop
 TARGET = 0.02  # to which the ratio of real and held batches is to be known
 
-Half = Generator[Any, None, tuple[float, Any]]
-"""Gives the batches of half a round, and at its end the time of a step in ns and the next batch."""
+Half = Generator[Any, None, tuple[float, Any]]  # batches; at its end the time of a step in ns, and the next batch
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,7 @@ class Stopping:
     budget: float = 20.0
     steps: int | None = None
     warm_up: float = 1.0  # time in s that the warm-up may take
-    load: float = 0.0
-    """Time in s that the device works before that, so that clocks, power and heat are those of a long run."""
+    load: float = 0.0  # time in s that the device works before that, as in a long run
     min_time: float = 0.5  # time in s that is measured in any case
 
     def enough(self, half_width: float | None, elapsed: float, done: int) -> bool:
@@ -72,7 +71,6 @@ class Stopping:
         return elapsed >= self.min_time and self.reached(half_width)
 
     def reached(self, half_width: float | None) -> bool:
-        """Return whether the target is met."""
         return half_width is not None and half_width <= self.target
 
     def next_turn(self, elapsed: float) -> float:

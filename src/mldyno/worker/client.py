@@ -306,7 +306,6 @@ class WorkerProcess:
         return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
 
     def _stderr_lines(self) -> list[str]:
-        """Return the last lines of its standard error."""
         return self._stderr_tail.decode(errors="replace").strip().splitlines()
 
     def _explain_death(self) -> Ended:

@@ -70,8 +70,7 @@ class Leader:
         self.program, self.team = program, team
         self.times: dict[str, list[list[float]]] = {}
         self.began = 0
-        self.pending: tuple[str, int] | None = None
-        """The kind and number of the steps that all ranks were ordered to do, and that were not waited for yet."""
+        self.pending: tuple[str, int] | None = None  # kind and number of the steps that were ordered and not waited for
 
     def broadcast(self, name: str, argument: int = NO_ARGUMENT, kind: str = "", steps: int = 0, place: int = 0) -> None:
         """Send an order to all ranks, once they have carried out the one before."""

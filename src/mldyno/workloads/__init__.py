@@ -35,8 +35,7 @@ from mldyno.values import SEED, Values
 BIAS_DEVIATION, NORM_DEVIATION = 0.02, 0.1  # of first values: none is 0 or 1, so that one in the wrong place shows
 NORM = 0.5  # around which the first scales of norms lie: at 1 the shortcuts of a deep network make much of rounding
 
-Batch = tuple[Any, Any]
-"""Inputs and targets: an array each, or a tree of them; targets may be None where the network gives its loss."""
+Batch = tuple[Any, Any]  # inputs and targets, arrays or trees of them; no targets where the network gives its loss
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ class Recipe:
     loss: Callable[[Any, Any], Any]  # loss of the network's output against the targets; never negative
     optimiser: Callable[[Any], Any]  # makes the optimiser of the parameters that it is given
     updates: bool = True  # whether a training step ends with the optimiser's; else it is forward and backward only
-    phases: Mapping[str, Phase] = field(default_factory=dict)
-    """The phases of a step by name and in order, where it has some."""
+    phases: Mapping[str, Phase] = field(default_factory=dict)  # of a step by name and in order, where it has some
     checks: Callable[[Any], Mapping[str, float]] | None = None
     """Training: what must fall, of the network given, where that is not the loss on a batch; never negative."""
     notes: Mapping[str, Any] = field(default_factory=dict)  # facts for the record
@@ -71,8 +69,7 @@ class Recipe:
     collate: Callable[[Any], Any] | None = None  # what makes a batch of its items; the framework's own way, if None
 
 
-Build = Callable[[Any, Case], Recipe]
-"""A workload's build function for a framework: from the framework's module and the case."""
+Build = Callable[[Any, Case], Recipe]  # from the framework's module and the case
 
 
 # -- workloads that any framework can build --------------------------------------------------------
@@ -139,7 +136,6 @@ class Optimiser:
     decay: float = 0.0
 
     def in_torch(self, torch: ModuleType, parameters: Any) -> Any:
-        """Return PyTorch's optimiser."""
         if self.kind == "sgd":
             return torch.optim.SGD(parameters, lr=self.rate, momentum=self.momentum)
         if self.kind == "adam":
@@ -151,27 +147,21 @@ class Optimiser:
 class Portable:
     """A workload as any framework can build it."""
 
-    network: Callable[[Any, Case], Callable[..., Any] | None]
-    """From layers that the framework gives, the function from inputs to outputs."""
-    examples: Callable[[Case, Any], Batch]
-    """Draws one learnable batch from `Draws`: inputs and targets, images with their channels first."""
+    network: Callable[[Any, Case], Callable[..., Any] | None]  # from layers, the function from inputs to outputs
+    examples: Callable[[Case, Any], Batch]  # draws one learnable batch from `Draws`; images have their channels first
     optimiser: Optimiser
     loss: Literal["cross_entropy", "squared_error"] = "cross_entropy"
     """Of the last axis: its cross-entropy, or the sum of its squared errors; the mean over all others."""
     updates: bool = True  # whether a training step ends with the optimiser's; else it is forward and backward only
-    decoded: int = 0
-    """Tokens that inference decodes after its prompt, one by one: its phases are then prefill and decode."""
-    first_values: Callable[[str, tuple[int, ...]], Values] = first_values
-    """The first values of a parameter, from its name and its shape in PyTorch."""
-    torch_network: Callable[[ModuleType], Any] | None = None
-    """The network in PyTorch, where that has other kernels than its layers would have."""
+    decoded: int = 0  # tokens that inference decodes after its prompt: its phases are then prefill and decode
+    first_values: Callable[[str, tuple[int, ...]], Values] = first_values  # of a parameter, by its name and shape
+    torch_network: Callable[[ModuleType], Any] | None = None  # where PyTorch has other kernels than layers have
 
     def batch(self, case: Case, seed: int) -> Batch:
         """Draw the batch of a seed, as `Values`."""
         return self.examples(case, Draws(random.Random(SEED + seed)))
 
     def in_torch(self, torch: ModuleType, case: Case) -> Recipe:
-        """Build the recipe for PyTorch."""
         from mldyno.workloads.torch_layers import TorchDraws, TorchLayers
 
         layers, draws = TorchLayers(torch), TorchDraws(torch)
@@ -237,9 +227,7 @@ class Workload:
     item: str
     batch: int  # items of a step if nothing is said; 0 where that can't be chosen
     params: int
-    flops: Callable[[Case], float]
-    """Floating-point operations of one step in matmuls and convolutions; a test holds it against
-    torch's own counter. 0 where they are not known before it runs."""
+    flops: Callable[[Case], float]  # floating-point operations of a step in matmuls and convolutions; 0 where not known
     build: Mapping[str, Build]  # for frameworks with a version written for them
     portable: Portable | None = None  # for frameworks that make networks of layers
     seq: int | None = None
@@ -248,14 +236,12 @@ class Workload:
     placement: str = "device"  # where its batches lie if nothing else is asked for
     data: str | None = None  # the data set on disk from which placement `loader` takes its batches
     end_to_end: EndToEnd | None = None  # what framework `command` runs of it
-    count: Callable[[Case], int] | None = None
-    """How many items a step works through, where that is not the batch, or the batch's tokens."""
+    count: Callable[[Case], int] | None = None  # the items of a step, where that is not the batch, or its tokens
     own: bool = False  # whether it is of the user's own: then its parameters and operations are whatever is counted
     own_data: bool = False  # whether placement `loader` takes its batches from a data set of the user's own
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """Return the frameworks that have a version of it."""
         return (*self.build, *(("command",) if self.end_to_end else ()))
 
     @property
@@ -264,7 +250,6 @@ class Workload:
         return self.data is not None or self.own_data
 
     def items(self, case: Case) -> int:
-        """Return the items that one step of the case works through."""
         if self.count is not None:
             return self.count(case)
         return (case.batch or self.batch or 1) * ((case.seq or self.seq or 1) if self.item == "token" else 1)

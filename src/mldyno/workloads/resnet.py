@@ -39,8 +39,7 @@ class Shape:
     block: tuple[Convolution, ...]
     counts: tuple[int, int, int, int]  # blocks of layer1 to layer4
     classes: int
-    shrinks: bool
-    """Whether the stem quarters the sides: 7x7 with stride 2, then max-pooling; else it is 3x3 and keeps them."""
+    shrinks: bool  # whether the stem quarters the sides: 7x7 with stride 2, then max-pooling; else it is 3x3
 
 
 def network(nn: Any, shape: Shape) -> Any:

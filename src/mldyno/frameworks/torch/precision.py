@@ -53,18 +53,17 @@ class PrecisionPolicy:
 
     def to_device(self, tensor: Any) -> Any:
         """Copy a tensor to the device; floating-point numbers in the type of the case, images in its layout."""
-        if not tensor.is_floating_point():
-            return tensor.to(self.device)
-        return tensor.to(self.device, self.storage_type, memory_format=self._format_of(tensor))
+        return self._cast_to(self.device, tensor)
 
     def on_host(self, tensor: Any) -> Any:
-        """Return a tensor on the host, in the type and the layout of the case."""
-        if not tensor.is_floating_point():
-            return tensor
-        return tensor.to(self.storage_type, memory_format=self._format_of(tensor))
+        """Return a tensor where it is, in the type and the layout of the case."""
+        return self._cast_to(tensor.device, tensor)
 
-    def _format_of(self, tensor: Any) -> Any:
-        return self.memory_format if tensor.dim() == IMAGE_DIMENSIONS else self.torch.preserve_format
+    def _cast_to(self, device: Any, tensor: Any) -> Any:
+        if not tensor.is_floating_point():
+            return tensor.to(device)
+        memory_format = self.memory_format if tensor.dim() == IMAGE_DIMENSIONS else self.torch.preserve_format
+        return tensor.to(device, self.storage_type, memory_format=memory_format)
 
     def around(self, work: Callable[..., Any], caches: bool = True) -> Callable[..., Any]:
         """Wrap the work in autocast if the precision asks for it; else return it unchanged.

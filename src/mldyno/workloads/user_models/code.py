@@ -27,8 +27,7 @@ from mldyno.workloads.user_models import version_trees
 from mldyno.workloads.user_models.recipes import NotUnderstood, example
 from mldyno.workloads.user_models.version_trees import Watch
 
-SIZES = {"batch": ("batch_size", "batch"), "seq": ("seq_len", "sequence_length", "seq")}
-"""Sizes of a case, and the parameters of a function that set each."""
+SIZES = {"batch": ("batch_size", "batch"), "seq": ("seq_len", "sequence_length", "seq")}  # parameters that set each
 CHUNK_B = 1 << 20  # of a file, read at a time
 DEFAULT_SIZES = {"batch": 32, "seq": 128}  # for a parameter without a default
 

@@ -200,7 +200,6 @@ class Graph:
 
     @property
     def weights_in(self) -> tuple[str, ...]:
-        """Return the types of its weights."""
         return tuple(sorted({kind for kind, shape in self.weights.values() if _is_weight(kind, shape)}))
 
     def rows_behind(self, name: str) -> int | None:

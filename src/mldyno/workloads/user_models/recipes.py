@@ -53,8 +53,7 @@ class Parts:
     targets: Any = None
     loss: Any = None
     optimiser: Any = None
-    dataset: Any = None
-    """The data set that was returned in place of a batch, and the function that makes a batch of its items."""
+    dataset: Any = None  # the data set that was returned in place of a batch, and what makes a batch of its items
     collate: Any = None
 
 

@@ -34,8 +34,7 @@ EACH_ALONE = "measure each version alone, in a checkout of its own"
 COMPILED = f"is compiled, for one version only; {EACH_ALONE}"
 MISSING = "is in the other version's tree only; put it into a second checkout, and name the file there with --against"
 
-KINDS = (".py", ".json", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".gin", ".txt")
-"""Endings of code and settings; data has others, and is not part of a version."""
+KINDS = (".py", ".json", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".gin", ".txt")  # of code and settings
 LARGEST_SETTINGS_B = 1 << 20  # what is larger is data too
 MOST_FILES = 100  # that a source may name: settings are read first, a data set of small files after them
 
