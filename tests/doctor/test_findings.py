@@ -106,6 +106,25 @@ def test_a_noisy_machine_is_blamed_on_what_it_was_judged_by() -> None:
     assert "2.2 %" not in finding.message
 
 
+def test_speeds_far_apart_are_not_given_in_percent() -> None:
+    (finding,) = of(seen(noise=replace(QUIET, verdict="very noisy", two_speeds=32.0)))
+    assert finding.message.startswith("the machine is very noisy: the same work had two speeds, 33x apart;")
+    (finding,) = of(seen(noise=replace(QUIET, verdict="very noisy", two_speeds=0.5)))
+    assert "two speeds, 50 % apart" in finding.message
+
+
+def test_what_timed_out_on_a_busy_machine_is_to_be_tried_again_first() -> None:
+    hangs = {"tried": (tried("fp32"), tried("compile", "timeout"))}
+    (finding,) = of(seen(**hangs))
+    assert finding.message == "torch on cuda:0 crashes or hangs in: compile (timed out)"
+    assert finding.cure.startswith("omit these, ")
+    finding, busy = of(seen(**hangs, free=0.2))
+    assert (finding.code, busy.code) == ("crashes", "cores-busy")
+    assert finding.cure.startswith("few cores were free: end other programs and look again; only then omit these, ")
+    crashed, _ = of(seen(tried=(tried("fp32"), tried("svd", "crashed")), free=0.2))
+    assert crashed.cure.startswith("omit these, ")
+
+
 def test_there_is_no_example_of_what_is_not_in_the_list() -> None:
     assert set(EXAMPLES) == set(CODES)
 

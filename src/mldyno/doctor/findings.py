@@ -75,7 +75,7 @@ TEXTS = {
     "wrong-numbers": ("{place} computes wrong numbers: {features}",
         "do not trust results that use it; try another version of the framework or driver, and report it there"),
     "crashes": ("{place} crashes or hangs in: {features}",
-        "omit these, or try another version of the framework or driver"),
+        "{first}omit these, or try another version of the framework or driver"),
     "cpu-fallback": ("{place} leaves this to the CPU: {features}",
         "keep it out of what is timed, or run that part on the CPU yourself; every use copies there and back"),
     "fallback-on": ("PYTORCH_ENABLE_MPS_FALLBACK is set: what MPS can't do runs on the CPU without a warning",
@@ -269,7 +269,7 @@ def error_text(tried: Tried) -> str:
 # Outcomes of features that are findings, and how a feature is named in them.
 OUTCOMES = {
     "wrong-numbers": {"wrong": error_text},
-    "crashes": {"timeout": lambda tried: "no end", "crashed": lambda tried: "crashed"},
+    "crashes": {"timeout": lambda tried: "timed out", "crashed": lambda tried: "crashed"},
     "cpu-fallback": {"fallback": lambda tried: tried.reason},
 }
 
@@ -284,7 +284,9 @@ def _features(checkup: Checkup) -> Findings:
         for code, shown in OUTCOMES.items():
             names = [f"{tried.feature} ({shown[tried.outcome](tried)})" for tried in features if tried.outcome in shown]
             if names:
-                yield finding(code, place=place, features=", ".join(names))
+                late = _few_cores_free(checkup) and any(tried.outcome == "timeout" for tried in features)
+                retry = "few cores were free: end other programs and look again; only then " if late else ""
+                yield finding(code, place=place, features=", ".join(names), first=retry)
         for tried in features:
             if tried.feature == "compile" and tried.outcome in ("unsupported", "failed"):
                 tool = "Xcode's command line tools (xcode-select --install)" if mac else "g++"
@@ -297,11 +299,18 @@ def _features(checkup: Checkup) -> Findings:
 
 
 # -- the machine ---------------------------------------------------------------------------------
+def _few_cores_free(checkup: Checkup) -> bool:
+    cores, free = checkup.facts.cores, checkup.free
+    if not cores or free is None:
+        return False
+    return free < LEAST_FREE_SHARE * min(cores, checkup.facts.quota or cores)
+
+
 def _cores(checkup: Checkup) -> Findings:
     facts, free = checkup.facts, checkup.free
     if not facts.cores:
         return
-    if free is not None and free < LEAST_FREE_SHARE * min(facts.cores, facts.quota or facts.cores):
+    if free is not None and _few_cores_free(checkup):
         load = f"; load {digits(facts.load, most=2)}" if facts.load else ""
         yield finding("cores-busy", cores=facts.cores, free=digits(free, most=2), load=load)
     if facts.quota is not None and facts.quota < facts.cores:

@@ -21,7 +21,7 @@ from mldyno.stats import shapes
 from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, mean, median, paired, spread
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks, time_blocks
-from mldyno.units import show_percent
+from mldyno.units import digits, show_percent
 
 CHUNK = bytes(range(256)) * 256  # 64 KiB: under 1 ms on any machine, and it fits into the cache of a core
 LOOK_EVERY_NS = 20_000_000  # between two looks at the counters
@@ -117,12 +117,17 @@ def _graded(
     figures = [
         (variation, VARIATION, "the same work varied by {}"),
         (abs(drift), VARIATION, f"the same work became {{}} {way}"),
-        (apart, VARIATION, "the same work had two speeds, {} apart"),
+        (apart, VARIATION, "the same work had two speeds, {apart} apart"),
         (waiting, WAITING, "the work waited for its core {} of the time"),
         (stolen, STOLEN, "the host took {} of the machine's time"),
     ]
-    return [(sum(value > limit for limit in limits), words.format(show_percent(value)))
+    return [(sum(value > limit for limit in limits), words.format(show_percent(value), apart=show_apart(value)))
             for value, limits, words in figures if value is not None]  # fmt: skip
+
+
+def show_apart(distance: float) -> str:
+    """Show how much slower the slower of two speeds is: 50 %, 34x."""
+    return show_percent(distance) if distance < 1 else f"{digits(1 + distance, most=2)}x"
 
 
 def _detectable_paired(values: Sequence[float]) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from mldyno import __version__
 from mldyno.doctor.findings import CALLED, CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
+from mldyno.doctor.noise import show_apart
 from mldyno.doctor.symptoms import Checkup, Noise, SensorState, Trial, Tried
 from mldyno.units import Interval, count, digits, show_bytes, show_interval, show_percent, show_seconds
 from mldyno.views.records import device_line
@@ -156,7 +157,7 @@ def _noise(noise: Noise) -> Rows:
     counts = _listed(
         f"varied by {show_percent(noise.variation)}",
         _fact("waited for its core {} of the time", noise.waiting, show_percent), drift,
-        _fact("had two speeds {} apart", noise.two_speeds, show_percent),
+        _fact("had two speeds {} apart", noise.two_speeds, show_apart),
         _fact("the host took {}", noise.stolen or None, show_percent),
     )  # fmt: skip
     yield noise.verdict, f"for {show_seconds(noise.seconds)} one core did the same work: it {counts}"
