@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from xml.etree import ElementTree
 
 import pytest
 
-from mldyno.printable import printable
+from mldyno.printable import printable, quoted
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,17 @@ def test_any_character_becomes_one_that_text_files_and_xml_can_hold() -> None:
     assert shown.isprintable()
     quoted = shown.encode().decode().replace("&", "").replace("<", "")
     assert ElementTree.fromstring(f"<text>{quoted}</text>").text == quoted
+
+
+@pytest.mark.parametrize(
+    ("word", "typed"),
+    [
+        ("mlp", "mlp"),
+        ("AMD EPYC, 2 cores", "'AMD EPYC, 2 cores'"),
+        ("Ada's M3 laptop (imported)", '"Ada\'s M3 laptop (imported)"'),
+        ("Ada's $HOME", "'Ada'\"'\"'s $HOME'"),
+    ],
+)
+def test_a_name_is_suggested_as_a_person_would_type_it(word: str, typed: str) -> None:
+    assert quoted(word) == typed
+    assert shlex.split(typed) == [word]

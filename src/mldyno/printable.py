@@ -5,6 +5,7 @@ Rule: standard library only, and no other module of mldyno, so that every layer 
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 LONGEST_NAME, LONGEST_TEXT = 300, 10_000  # characters of a name, and of any text, in a record
@@ -37,6 +38,11 @@ def printable_content(content: Any) -> Any:
 def shortened(text: str, most: int) -> str:
     """Shorten a text to at most `most` characters, with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def quoted(word: str) -> str:
+    """Return a word as it is typed in a shell; one with an apostrophe in double quotes: "Ada's laptop"."""
+    return f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word)
 
 
 def name_from(text: str) -> str:

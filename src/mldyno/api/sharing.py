@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from mldyno.analysis.scores import figure_of, scores
 from mldyno.axes import Case
 from mldyno.errors import MldynoError, StoreError, UsageError
 from mldyno.files import file_stem
+from mldyno.printable import quoted
 from mldyno.records import Record
 from mldyno.store import Query, transfer
 from mldyno.store.codec import came_from
@@ -250,5 +250,5 @@ def _reported(what: str | None, store: AnyStore, private: bool, tell: Tell) -> l
     _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
     name, *more = machines_of(measured) if tell is not silent else [""]
     if more:
-        tell(f"about {name}, compared with {', '.join(more)}; `mldyno report {shlex.quote(more[0])}` is about that one")
+        tell(f"about {name}, compared with {', '.join(more)}; `mldyno report {quoted(more[0])}` is about that one")
     return list(_copies(measured, private))

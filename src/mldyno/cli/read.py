@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import Any
 
 import click
@@ -23,6 +22,7 @@ from mldyno.cli.options import (
     store_option,
 )
 from mldyno.errors import MldynoError
+from mldyno.printable import quoted
 from mldyno.store.selection import silent
 from mldyno.units import PERIODS, count
 from mldyno.views.as_json import answers_json, comparison_json, mean_json
@@ -76,7 +76,7 @@ def compare(
     only_published = all(each.base.published and each.other.published for each in comparisons)
     by_run = ""
     if b is None and by is None and only_published and api.in_several_runs(a, store, since):
-        how = f"mldyno compare {shlex.quote(a)} --by run"
+        how = f"mldyno compare {quoted(a)} --by run"
         by_run = f"this machine measured '{a}' on one device only, but in several runs; compare these with: {how}"
     if not text:
         if b is not None:

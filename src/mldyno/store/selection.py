@@ -18,6 +18,7 @@ from mldyno import plugins, sources, suites
 from mldyno.axes import AXES, AXIS, DEVICE_KINDS, FAKE, TRACKED, axis_named
 from mldyno.errors import MldynoError, StoreError, UsageError, unknown
 from mldyno.masking import masked_line
+from mldyno.printable import quoted
 from mldyno.records import Provenance, Record, Status
 from mldyno.sources import family, is_target
 from mldyno.store import Query, Store
@@ -64,7 +65,7 @@ class Ambiguous(UsageError):
     """A word with several meanings; `choices` are the words for each of them."""
 
     def __init__(self, word: str, choices: Mapping[str, Any]) -> None:
-        typed = [shlex.quote(choice) for choice in choices]
+        typed = [quoted(choice) for choice in choices]
         more = f", and {len(typed) - MOST_CHOICES} more" if len(typed) > MOST_CHOICES else ""
         super().__init__(f"'{word}' is ambiguous: write {' or '.join(typed[:MOST_CHOICES])}{more}.")
         self.choices = choices
