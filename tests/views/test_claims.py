@@ -203,6 +203,7 @@ def test_what_is_not_clear_is_said_plainly_with_its_interval_and_what_would_sett
     assert "looks" not in said
     far = Interval(0.9, 0.25, 1.002)
     assert span(far) == "4.0x slower to 0.20 % faster"
+    assert span(Interval(0.1, 4e-11, 4.5e8)) == "over 1,000x slower to over 1,000x faster"
 
 
 def alone_and_paired(alone: float, paired: float) -> list[Outcome]:

@@ -33,6 +33,7 @@ from mldyno.views.titles import case_on_device, case_title
 
 CANT_TELL = "can't tell"
 NO_CLEAR_DIFFERENCE = "no clear difference"
+LARGEST_SHOWN = 1000  # times faster or slower: an end of an interval beyond it says no more
 WORK = {"train": "training", "infer": "inference"}
 _STEPS = {"train": "a training step", "infer": "an inference step"}
 
@@ -134,7 +135,8 @@ def span(ratio: Interval) -> str:
     for end in (ratio.low, ratio.high):
         if end is not None:
             factor = max(end, 1 / end)
-            by = show_percent(factor - 1) if factor < 2 else f"{digits(factor, most=2)}x"
+            large = f"{digits(factor, most=2)}x" if factor < LARGEST_SHOWN else f"over {LARGEST_SHOWN:,}x"
+            by = show_percent(factor - 1) if factor < 2 else large
             ends.append(f"{by} {'faster' if end > 1 else 'slower'}")
     return " to ".join(ends)
 

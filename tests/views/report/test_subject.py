@@ -9,6 +9,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from tests.analysis.made import outcome
 from tests.views.report.everything import ADA, GPT, HERE, LONG, ONNX, everything, imported, made
 from tests.views.report.test_page_sections import subject
 
@@ -198,3 +199,10 @@ def test_a_machine_without_a_score_says_once_for_each_mode_what_the_fullest_fram
         "No score for training on cpu: 1 of its 3 cases missing.",
         "No score for inference on cpu: 1 of its 3 cases missing.",
     ]
+
+
+def test_a_device_on_which_nothing_succeeded_has_no_colour_in_the_legend() -> None:
+    good, absent = outcome(1e-3), outcome(1e-3, device="cuda:0", status="unsupported", reason="no device 'cuda:0' here")
+    assert list(subject([*good.records, *absent.records]).colours) == ["cpu"]
+    both = subject([*good.records, *outcome(1e-3, device="cuda:0").records])
+    assert list(both.colours) == ["cpu", "cuda:0"]

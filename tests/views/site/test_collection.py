@@ -9,7 +9,7 @@ import pytest
 from tests.views.report import made_records
 from tests.views.site import made_machines
 
-from mldyno.records import Case, Machine, Record
+from mldyno.records import Case, Machine, Record, seal
 from mldyno.store import Query, Store
 from mldyno.store.codec import came_from
 from mldyno.store.figures import newest
@@ -126,3 +126,12 @@ def test_a_machine_is_shown_as_it_was_when_last_seen() -> None:
     new = replace(old, created="2027-01-01T00:00:00Z", machine=replace(old.machine, power="battery"))
     assert of(new, old).entries[0].newest.machine == new.machine
     assert isinstance(of(new).entries[0].newest.machine, Machine)
+
+
+def test_a_device_that_a_machine_does_not_have_is_no_row_of_the_index() -> None:
+    here = a_record("box")
+    absent = replace(a_record("box", case=replace(MLP, device="cuda:0")), status="unsupported", series=())
+    failed = replace(a_record("box", case=replace(MLP, device="xpu")), status="failed", series=())
+    collection = of(*(seal(record) for record in (here, absent, failed)))
+    assert [device for _, device in collection.in_order] == ["cpu", "xpu"]
+    assert "cuda:0" in collection.entries[0].devices, "its page has the case, with the reason"

@@ -126,8 +126,8 @@ class Subject:
 
     @cached_property
     def colours(self) -> dict[str, str]:
-        """The colour of each device."""
-        devices = dict.fromkeys(outcome.case.device for outcome in self.outcomes)
+        """The colour of each device on which something succeeded."""
+        devices = dict.fromkeys(outcome.case.device for outcome in self.outcomes if outcome.good)
         return {device: SIDES[place % len(SIDES)] for place, device in enumerate(devices)}
 
     def title(self, outcome: Outcome, *without: str) -> str:

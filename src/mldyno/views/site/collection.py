@@ -55,6 +55,11 @@ class Entry:
         """The devices on which something was measured, the CPU first."""
         return [device for (device,) in in_order({(outcome.case.device,) for outcome in self.outcomes})]
 
+    @property
+    def devices_seen(self) -> list[str]:
+        """The devices that exist, as far as is known: not those on which every case was unsupported."""
+        return [name for name in self.devices if any(each.status != "unsupported" for each in self.on(name))]
+
     def on(self, device: str) -> list[Outcome]:
         """Return the outcomes of one device, in any framework."""
         return [outcome for outcome in self.outcomes if outcome.case.device == device]
@@ -99,7 +104,7 @@ class Collection:
             best = max((score.value for score in entry.scores if score.case.device == device), default=0.0)
             return entry.published, -best, entry.name
 
-        return sorted(((entry, device) for entry in self.entries for device in entry.devices), key=order)
+        return sorted(((entry, device) for entry in self.entries for device in entry.devices_seen), key=order)
 
     @cached_property
     def _ranking_of(self) -> dict[tuple[object, ...], Ranking]:
