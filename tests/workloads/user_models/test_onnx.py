@@ -283,7 +283,7 @@ def test_a_file_that_was_cut_anywhere_is_a_line(text: Path) -> None:
             described(text)
 
 
-@pytest.mark.parametrize("pattern", [b"\0", b"\x08\x08", b"\x0a\x00", b"\xff"])
+@pytest.mark.parametrize("pattern", [b"\0", b"\x08\x08", b"\x0a\x00", b"\xff", b"\x3a\x02\x0a\x00"])
 def test_a_large_file_of_nothing_is_given_up_early(
     pattern: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +300,19 @@ def test_a_large_file_of_nothing_is_given_up_early(
     with pytest.raises(onnx_files.Damaged, match=r"it is no ONNX file|over 1,000 fields"):
         onnx_files.read_graph(str(tmp_path / "model.onnx"))
     assert looks["numbers"] <= 2001
+
+
+@pytest.mark.parametrize("tags", [(0x3A, 0x2A, 0x0A), (0x3A, 0x0A)], ids=["sizes of a weight", "inputs of nodes"])
+def test_fields_are_counted_over_all_parts_of_a_file(
+    tags: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_files, "MOST_FIELDS", 1000)
+    content = b"\x0a\x00" * 400
+    for tag in reversed(tags):
+        content = 3 * (bytes([tag, len(content) & 127 | 128, len(content) >> 7]) + content)
+    (tmp_path / "model.onnx").write_bytes(content)
+    with pytest.raises(onnx_files.Damaged, match=r"over 1,000 fields"):
+        onnx_files.read_graph(str(tmp_path / "model.onnx"))
 
 
 def test_bytes_that_were_changed_never_end_in_another_error(text: Path) -> None:

@@ -231,7 +231,7 @@ def read_graph(path: str) -> Graph:
         except ValueError:
             raise Damaged("it is empty") from None
         with content:
-            graphs = _decode(content, (0, len(content)), "Model")["graph"]
+            graphs = _decode(content, (0, len(content)), "Model", iter(range(MOST_FIELDS)))["graph"]
     graph = Graph()
     try:
         for part in graphs:
@@ -289,33 +289,33 @@ FIELDS = {
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 FIXED = {FIXED64: 8, FIXED32: 4}  # B
 LONGEST_VARINT = 10  # B
-MOST_FIELDS = 1_000_000  # of one message; a graph has some ten nodes and weights for each layer of a model
+MOST_FIELDS = 500_000  # of a file that are looked at, with packed numbers; a graph has some eight for each node
 
 
-def _decode(content: Any, span: Span, kind: str) -> Message:
+def _decode(content: Any, span: Span, kind: str, left: Iterator[int]) -> Message:
+    """Return a message; `left` counts the fields of the file that may still be looked at, in messages of any depth."""
     fields = FIELDS[kind]
     message: Message = {name: [] for name, _ in fields.values()}
-    for number, value in _fields_in(content, span):
+    for number, value in _fields_in(content, span, left):
         if number not in fields:
             continue
         name, part = fields[number]
         if part == "number":
-            message[name] += [value] if isinstance(value, int) else _packed(content, value)
+            message[name] += [value] if isinstance(value, int) else _packed(content, value, left)
         elif isinstance(value, int):
             raise Damaged("it is no ONNX file")
         elif part == "text":
             message[name].append(bytes(content[slice(*value)]).decode(errors="replace"))
         else:
-            message[name].append(_decode(content, value, part))
+            message[name].append(_decode(content, value, part, left))
     return message
 
 
-def _fields_in(content: Any, span: Span) -> Iterator[tuple[int, int | Span]]:
+def _fields_in(content: Any, span: Span, left: Iterator[int]) -> Iterator[tuple[int, int | Span]]:
     """Yield the number and value of each field: an integer, or where its bytes begin and end."""
     start, end = span
-    for _ in range(MOST_FIELDS):
-        if start >= end:
-            return
+    while start < end:
+        _count(left)
         key, start = _varint(content, start, end)
         number, kind = key >> 3, key & 7
         if not number or kind not in (VARINT, FIXED64, BYTES, FIXED32):
@@ -329,7 +329,11 @@ def _fields_in(content: Any, span: Span) -> Iterator[tuple[int, int | Span]]:
             raise Damaged("it ends too early")
         yield number, (start, start + size)
         start += size
-    raise Damaged(f"a part of it has over {MOST_FIELDS:,} fields")
+
+
+def _count(left: Iterator[int]) -> None:
+    if next(left, None) is None:
+        raise Damaged(f"it has over {MOST_FIELDS:,} fields")
 
 
 def _varint(content: Any, start: int, end: int) -> tuple[int, int]:
@@ -341,8 +345,9 @@ def _varint(content: Any, start: int, end: int) -> tuple[int, int]:
     raise Damaged("it ends too early" if end < start + LONGEST_VARINT else "it is no ONNX file")
 
 
-def _packed(content: Any, span: Span) -> Iterator[int]:
+def _packed(content: Any, span: Span, left: Iterator[int]) -> Iterator[int]:
     start, end = span
     while start < end:
+        _count(left)
         value, start = _varint(content, start, end)
         yield value
