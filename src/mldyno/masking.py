@@ -64,6 +64,9 @@ BEFORE = {
     "curl's users": r"curl<gap><others>-[a-zA-Z]{1,9}u<gap>?[^\s\0:]{1,99}:",
     "HTTPie": r"https?<gap><others>-a<gap>[^\s\0:]{1,99}:",
     "Samba": r"(?:smbclient|rpcclient)<gap><others>-U<gap>?[^\s\0%]{1,99}%",
+    "Kubernetes": r"kubectl<gap><others>create<gap>secret<gap><others>--from-literal(?:=|<gap>)[\w.-]{1,99}=",
+    "ngrok": r"ngrok<gap>(?:config<gap>add-)?authtoken<gap>",
+    "RabbitMQ": r"rabbitmqctl<gap><others>(?:add_user|change_password)<gap><word><gap>",
     "MQTT": "mosquitto_(?:pub|sub|rr)<gap><others>-P<gap>",
     "passphrases of keys": "(?:ssh-keygen<gap><others>-[NP]|openssl<gap>enc<gap><others>-[kK])<gap>",
 }
@@ -72,8 +75,9 @@ IN_TEXT = {"<others>": "(?:<word><gap>){0,20}?", "<word>": r"\S{1,200}", "<gap>"
 
 _NAME = (
     r"[\w.-]{0,60}(?:passw(?:or)?d|passphrase|passwd|pwd|secret|credentials?|bearer|api[-_]?keys?|(?:store|key)pass|"
-    r"(?:access|account|private|secret|shared|master|(?:en|de)cryption|signing|subscription)[-_]?key|token(?![a-z])|"
-    r"(?<![a-z])(?:pass|auth|otp)(?![a-z]))(?:[-_.][\w.-]{0,40})?"
+    r"jwt(?![a-z])|mnemonic|(?:seed|pass|recovery)[-_]phrase|"
+    r"(?:access|account|private|secret|shared|master|(?:en|de)cryption|signing|subscription|licen[cs]e|session)[-_]?key|token(?![a-z])|"
+    r"(?<![a-z])(?:pass|pw|auth|otp)(?![a-z]))(?:[-_.][\w.-]{0,40})?"
 )
 _NAMES_NO_SECRET = (
     r"(?:files?|path|dir|folder|name|type|url|len|length|count|size|id|ids|limit|env|var|stdin|method|mode|header)"
@@ -177,7 +181,7 @@ def _long_masked(match: re.Match[str]) -> str:
 def _is_random(word: str) -> bool:
     """Return whether a long word looks like a key: hexadecimal, or capitals, small letters and digits mixed."""
     letters = [letter for letter in word if letter.isalnum()]
-    if len(letters) >= 32 and _HEX.fullmatch(word):
+    if any(len(part) >= 32 and _HEX.fullmatch(part) for part in re.split(r"[-_]", word)):
         return True
     parts = re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", word)
     return len({_kind(letter) for letter in letters}) == 3 and len(parts) >= LEAST_PARTS * len(letters)
