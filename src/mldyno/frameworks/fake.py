@@ -89,7 +89,6 @@ class FakeClock:
             self.now = max(self.now, self._ends.popleft())
 
     def wait(self) -> None:
-        """Wait until the device is done."""
         self._start()
         self._ends.clear()
         self.now = max(self.now, self.busy_until)

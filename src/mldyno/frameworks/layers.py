@@ -91,7 +91,6 @@ class Layers:
         self.dropping = False  # whether dropout is on: in training, but for the steps that are compared
 
     def add(self, name: str, *shape: int, **arrangement: tuple[int, ...]) -> str:
-        """Add a parameter; return its name."""
         self.parameters[name] = Parameter(name, shape, **arrangement)
         return name
 
@@ -219,7 +218,6 @@ class Layers:
         return start, ids.shape[1]
 
     def mean_pool(self, x: Any) -> Any:
-        """Return the mean of each channel of images."""
         return self.mean(x, (1, 2))
 
     def relu_in_place(self, x: Any) -> Any:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, cast
 
 from mldyno import messages, plugins, sources, system_queries
@@ -109,6 +108,7 @@ class CaseSession:
         self.late_changes = 0
         self.values: list[float] = []
         self.kernel: ReferenceKernel | None = None
+        self.energy_meter: EnergyMeter | None = None
         self.counters_of_steps: tuple[int, ...] = ()  # before its ablations ran, which may compile further graphs
         self.rank_peaks: list[float] = []  # peak memory of each rank in B, before anything was done for checks
 
@@ -251,13 +251,11 @@ class CaseSession:
             for rank, values in enumerate(of_ranks)
         ]
 
-    @cached_property
-    def _energy_meter(self) -> EnergyMeter:
-        return EnergyMeter(self.framework, self.case, self.framework.devices(), self.blocks)
-
     def energy(self, seconds: float, target: float, rest: float) -> messages.Measured:
         """Measure energy for that many s, or until it is known to the target; and `rest` s idle before and after."""
-        return self._energy_meter.measure(seconds, target, rest, self.progress)
+        if self.energy_meter is None:
+            self.energy_meter = EnergyMeter(self.framework, self.case, self.framework.devices(), self.blocks)
+        return self.energy_meter.measure(seconds, target, rest, self.progress)
 
     def close(self, prove: bool = False, unchecked: Collection[str] = ()) -> messages.CaseClosed:
         """Check the work, stop the meters, and return what they measured; `prove`: and what the case computes.

@@ -217,8 +217,7 @@ class TorchEmbedding:
     def __call__(self, ids: Any) -> Any:
         return self.table(ids)
 
-    def rows(self, places: Any) -> Any:
-        return self.table(places)
+    rows = __call__
 
     def first(self, ids: Any) -> Any:
         """Return the first row, for each of these words."""

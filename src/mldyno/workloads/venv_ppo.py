@@ -292,7 +292,6 @@ class Learner:
         return self.torch.randint(len(rows), (count,), device=self.place["device"])
 
     def _half_batch(self, rows: Transitions) -> Transitions:
-        """Draw rows for half of a batch."""
         which = self._random_rows(rows.observation, self.batch // 2)
         return rows.each(lambda part: part[which])
 

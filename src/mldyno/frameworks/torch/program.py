@@ -220,7 +220,7 @@ class TorchProgram(ModelProgram):
         if phases and self.case.compile:
             raise Unsupported(f"a step of it is made of phases ({phases}) of changing shapes, not compiled as one")
         if phases and self.training and self.case.precision == "amp-fp16":
-            raise Unsupported(f"its phases ({phases}) have optimisers of their own, which no gradient scaler serves")
+            raise Unsupported(f"its phases ({phases}) have their own optimisers, which no gradient scaler serves")
 
     def make_backend(self, case: Case, recipe: Recipe, dropout: bool) -> TorchBackend:
         return TorchBackend(self.torch, case, recipe, dropout, self.together if dropout else None)

@@ -30,7 +30,7 @@ LIBRARY = tuple(os.path.realpath(sysconfig.get_paths()[name]) for name in ("stdl
 OUR_OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 MAPS = "/proc/self/maps"  # of Linux: the files that are mapped into this process
 
-EACH_ALONE = "measure each version alone, in a checkout of its own"
+EACH_ALONE = "measure each version alone, in its own checkout"
 COMPILED = f"is compiled, for one version only; {EACH_ALONE}"
 MISSING = "is in the other version's tree only; put it into a second checkout, and name the file there with --against"
 
