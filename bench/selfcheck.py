@@ -27,7 +27,7 @@ from typing import Any
 
 from mldyno import api, machine
 from mldyno.analysis import grouped
-from mldyno.analysis.processes import processes_of
+from mldyno.analysis.estimates import processes_of
 from mldyno.records import Case
 from mldyno.runner.events import Listener
 from mldyno.selftest.measures import Measure, SeriesKind

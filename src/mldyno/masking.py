@@ -184,8 +184,5 @@ def _is_random(word: str) -> bool:
     if any(len(part) >= 32 and _HEX.fullmatch(part) for part in re.split(r"[-_]", word)):
         return True
     parts = re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", word)
-    return len({_kind(letter) for letter in letters}) == 3 and len(parts) >= LEAST_PARTS * len(letters)
-
-
-def _kind(letter: str) -> str:
-    return "digit" if letter.isdigit() else "capital" if letter.isupper() else "small"
+    kinds = {"digit" if letter.isdigit() else "capital" if letter.isupper() else "small" for letter in letters}
+    return len(kinds) == 3 and len(parts) >= LEAST_PARTS * len(letters)

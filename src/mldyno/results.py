@@ -61,9 +61,10 @@ class ResultComparison(Comparison):
 class Comparisons(Shown, list[ResultComparison]):
     """Comparisons, one a line, then their means and answers."""
 
-    def __init__(self, comparisons: Iterable[Comparison] = (), answers: Answers | None = None) -> None:
+    answers: Answers | None = None
+
+    def __init__(self, comparisons: Iterable[Comparison] = ()) -> None:
         super().__init__(ResultComparison(**vars(comparison)) for comparison in comparisons)
-        self.answers = answers
 
     @property
     def means(self) -> list[Mean]:
@@ -142,12 +143,9 @@ class Results(Shown):
 
     run: str
     everything: list[Record] = field(default_factory=list)
-    left_out: list[Case] = field(default_factory=list)
-    """Cases that the limit of the run left no time for."""
-    plan: Plan | None = None
-    """The plan of the run; None if the records come from elsewhere."""
-    placed: laying.Table | None = None
-    """The run of a suite among published figures of the same work."""
+    left_out: list[Case] = field(default_factory=list)  # cases that the limit of the run left no time for
+    plan: Plan | None = None  # the plan of the run; None if the records come from elsewhere
+    placed: laying.Table | None = None  # the run of a suite among published figures of the same work
 
     @property
     def records(self) -> list[Record]:
@@ -172,15 +170,12 @@ class Results(Shown):
 
     def compare(self, by: str | None = None) -> Comparisons:
         """Compare the cases along one axis; by default the only one in which they differ."""
-        axis = axis_named(by) if by else self._varied()
-        return Comparisons(comparing.compared(comparing.along(self.outcomes, axis)))
-
-    def _varied(self) -> str:
         varied = [name for name in NAMES if len({getattr(outcome.case, name) for outcome in self.outcomes}) > 1]
-        if len(varied) == 1:
-            return varied[0]
-        which = f"the cases differ in {', '.join(varied)}" if varied else "there is only one case"
-        raise UsageError(f"{which}; name the axis to compare along, such as by='device'.")
+        if not by and len(varied) != 1:
+            which = f"the cases differ in {', '.join(varied)}" if varied else "there is only one case"
+            raise UsageError(f"{which}; name the axis to compare along, such as by='device'.")
+        axis = axis_named(by) if by else varied[0]
+        return Comparisons(comparing.compared(comparing.along(self.outcomes, axis)))
 
     def export(self, path: str, form: str = "jsonl", private: bool = False) -> int:
         """Write the records to a file that can be imported; return how many."""
@@ -225,7 +220,16 @@ class Results(Shown):
             import pandas  # type: ignore[import-untyped]
         except ImportError:
             raise MldynoError("pandas is not installed; install it with: pip install pandas") from None
-        return pandas.DataFrame([_row(outcome) for outcome in self.outcomes])
+        rows = []
+        for outcome in self.outcomes:
+            case = {name: getattr(outcome.case, name) for name in NAMES}
+            figures = {name: outcome.figure(name) for name in FIGURES}
+            values = {name: figure and figure.value for name, figure in figures.items()}
+            step = figures["step"]
+            known = {"machine": outcome.machine, **case, "status": outcome.status, "reason": outcome.reason}
+            ends = {"step_low": step and step.low, "step_high": step and step.high}
+            rows.append({**known, "step": None, **ends, **values})
+        return pandas.DataFrame(rows)
 
     def __str__(self) -> str:
         from mldyno.views.screens import run_screen
@@ -250,27 +254,15 @@ class Results(Shown):
 class QuickResults(Results):
     """Results of `quick`, shown as one screen."""
 
-    notes: list[str]
-    """What was omitted or changed, and why."""
+    notes: list[str]  # what was omitted or changed, and why
     verdicts: Verdicts
-    standings: list[Division]
-    """This machine among other machines, for each work that they share."""
-    page: str
-    """Where the report is, or why there is none."""
+    standings: list[Division]  # this machine among other machines, for each work that they share
+    page: str  # where the report is, or why there is none
 
     def __str__(self) -> str:
         from mldyno.views.screens import screen
 
         return "\n".join(screen(self.outcomes, self.verdicts, self.standings, self.notes, self.page))
-
-
-def _row(outcome: Outcome) -> dict[str, Any]:
-    case = {name: getattr(outcome.case, name) for name in NAMES}
-    figures = {name: outcome.figure(name) for name in FIGURES}
-    values = {name: figure and figure.value for name, figure in figures.items()}
-    step = figures["step"]
-    return {"machine": outcome.machine, **case, "status": outcome.status, "reason": outcome.reason, "step": None,
-            "step_low": step and step.low, "step_high": step and step.high, **values}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -309,8 +301,7 @@ class ModelCheck(Shown):
     """How fast a model of this process is in different ways, and the largest batch that should fit."""
 
     results: Results
-    largest: Sequence[Any]
-    """Estimates: a case, its batch, and whether a larger one may fit too."""
+    largest: Sequence[Any]  # estimates: a case, its batch, and whether a larger one may fit too
 
     @property
     def table(self) -> ResultTable:

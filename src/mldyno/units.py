@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -61,26 +61,24 @@ class Interval:
     @property
     def inverse(self) -> Interval:
         """1 over the number; an end of 0 has no inverse, and gives no interval."""
-        if not self.low or not self.high:
-            return Interval(1 / self.value)
-        return Interval(1 / self.value, 1 / self.high, 1 / self.low)
+        return self._each(lambda number: 1 / number) if self.low and self.high else Interval(1 / self.value)
 
     @property
     def complement(self) -> Interval:
-        """1 minus the number."""
-        if self.low is None or self.high is None:
-            return Interval(1 - self.value)
-        return Interval(1 - self.value, 1 - self.high, 1 - self.low)
+        return self._each(lambda number: 1 - number)
 
     def scaled_by(self, factor: float) -> Interval:
         """Return the number and its ends times a factor over 0."""
-        low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return Interval(self.value * factor, low, high)
+        return self._each(lambda number: number * factor)
 
     def clipped(self, low: float, high: float) -> Interval:
         """Return the number and its ends moved into a range."""
-        ends = (None if end is None else min(high, max(low, end)) for end in (self.low, self.high))
-        return Interval(min(high, max(low, self.value)), *ends)
+        return self._each(lambda number: min(high, max(low, number)))
+
+    def _each(self, change: Callable[[float], float]) -> Interval:
+        """Return the number and its ends, changed and in order."""
+        ends = () if self.low is None or self.high is None else sorted((change(self.low), change(self.high)))
+        return Interval(change(self.value), *ends)
 
 
 def _parse(text: str, kind: str, factors: dict[str, float], plain: float, example: str) -> float:

@@ -8,8 +8,8 @@ import pytest
 
 from mldyno.analysis.breakdown import loop_parts
 from mldyno.analysis.comparisons import LONGER_LOOPS, compare
+from mldyno.analysis.estimates import processes_of, telling
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.processes import processes_of, telling
 from mldyno.axes import TRACKED, unstated
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, seal
 

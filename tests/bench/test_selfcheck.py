@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.analysis.test_processes_usual import processes
+from tests.analysis.test_estimates_usual import processes
 
 from mldyno.selftest.measures import Measure, SeriesKind
 from mldyno.selftest.on_processes import judged

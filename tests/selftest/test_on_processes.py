@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.analysis.test_processes_usual import processes
+from tests.analysis.test_estimates_usual import processes
 
-from mldyno.analysis.processes import headline
+from mldyno.analysis.estimates import headline
 from mldyno.selftest import on_processes
 from mldyno.selftest.on_processes import MANY, SIZES, coverage, judged
 from mldyno.stats.intervals import Variation

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.analysis.made import met, outcome
 
-from mldyno.analysis.answers import answers, unreported_comparisons
+from mldyno.analysis.answers import answers, unreported
 from mldyno.analysis.outcomes import Outcome
 from mldyno.views.answers import answer_lines
 from mldyno.views.as_json import answers_json
@@ -48,10 +48,10 @@ def test_what_can_not_be_told_is_not_told() -> None:
 
 def test_it_is_said_once_and_other_axes_are_not_lost() -> None:
     outcomes = with_workers({0: 2.0, 2: 1.0})
-    assert unreported_comparisons(outcomes, answers(outcomes)) == []
+    assert unreported(outcomes, answers(outcomes)) == []
     pinned = met(outcomes[1], outcome(0.5, placement="loader", loader_workers=2, pin_memory=True), group=2)
     everything = [outcomes[0], *pinned]
-    (comparison,) = unreported_comparisons(everything, answers(everything))
+    (comparison,) = unreported(everything, answers(everything))
     assert comparison.other.case.pin_memory
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.analysis import made
 
-from mldyno.analysis.tables import lay_out
 from mldyno.sources import NOW, Source
-from mldyno.views.screens import in_version_order, legend, version_titles
+from mldyno.views.screens import run_screen, version_titles
 
 NOW_AND_HEAD = (
     Source("file", "/r/m.py", name="m.py@11111111", version=NOW),
@@ -17,13 +18,11 @@ NOW_AND_HEAD = (
 def test_versions_are_called_as_the_user_wrote_them_and_the_older_comes_first() -> None:
     titles = version_titles(NOW_AND_HEAD)
     assert list(titles.items()) == [("m.py@22222222", "m.py (HEAD)"), ("m.py@11111111", "m.py (now)")]
-    assert legend(titles) == "m.py (HEAD) is m.py@22222222; m.py (now) is m.py@11111111"
     outcomes = [made.outcome(step, workload=name) for step, name in ((1.0, "m.py@11111111"), (2.0, "m.py@22222222"))]
-    renamed = [outcome.renamed(titles[outcome.case.workload]) for outcome in outcomes]
-    table = in_version_order(lay_out(renamed, ["workload"], ["device"], "step"), titles)
-    assert [row[0] for row in table.row_keys] == ["m.py (HEAD)", "m.py (now)"]
-    figures = {row[0]: cell.figure.value for (row, _), cell in table.cells.items() if cell.figure}
-    assert figures == {"m.py (HEAD)": 2.0, "m.py (now)": 1.0}
+    screen = "\n".join(run_screen(outcomes, "workload", NOW_AND_HEAD, commands=True))
+    assert "\nm.py (HEAD) is m.py@22222222; m.py (now) is m.py@11111111\n" in screen
+    rows = re.findall(r"^ *(m\.py \(\w+\)) +([\d.]+) s", screen, re.MULTILINE)
+    assert [(name, float(figure)) for name, figure in rows] == [("m.py (HEAD)", 2.0), ("m.py (now)", 1.0)]
 
 
 def test_files_that_are_no_versions_of_each_other_keep_their_names() -> None:

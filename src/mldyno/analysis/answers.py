@@ -25,9 +25,6 @@ COPIES = (("device", "host", "in"), ("device", "roundtrip", "in and back"), ("ho
 HEADLINE_AXES = (*sorted(WAYS, key=lambda name: AXIS[name].own_process), "machine")
 
 
-# -- what a setting gains or costs: precisions over fp32, copies, loader workers ---------------------
-
-
 @dataclass(frozen=True)
 class PrecisionGain:
     """A precision against fp32; without a comparison where it did not succeed."""
@@ -58,10 +55,8 @@ def precision_gains(outcomes: Sequence[Outcome]) -> list[PrecisionGain]:
 class CopyCost:
     """The cost of copying one way: a share of the step that copies, with a 95 % interval where there is one."""
 
-    way: str
-    """in, back, or in and back."""
-    comparison: Comparison
-    """The step that copies against the one that does not."""
+    way: str  # in, back, or in and back
+    comparison: Comparison  # the step that copies against the one that does not
 
     @property
     def share(self) -> Interval:
@@ -91,8 +86,7 @@ class LoaderGain:
     """A case with two or more numbers of loader workers: two comparisons for each number but the smallest."""
 
     over_fewest: tuple[Comparison, ...]
-    over_best: tuple[Comparison, ...]
-    """Against the smaller number that was clearly fastest."""
+    over_best: tuple[Comparison, ...]  # against the smaller number that was clearly fastest
 
     @property
     def best(self) -> int:
@@ -116,23 +110,15 @@ def loader_gains(outcomes: Sequence[Outcome]) -> list[LoaderGain]:
     return gains
 
 
-# -- all answers -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Answers:
     """The answers about single cases; empty where their axes have none."""
 
-    crossovers: Sequence[Crossover] = ()
-    """The size from which on one way to do the work beats another."""
-    precisions: Sequence[PrecisionGain] = ()
-    """Which precision is worth it."""
-    copies: Sequence[CopyCost] = ()
-    """What copies cost."""
-    scalings: Sequence[Scaling] = ()
-    """How time grows with the sequence length."""
-    loaders: Sequence[LoaderGain] = ()
-    """How many workers a loader should have."""
+    crossovers: Sequence[Crossover] = ()  # the size from which on one way to do the work beats another
+    precisions: Sequence[PrecisionGain] = ()  # which precision is worth it
+    copies: Sequence[CopyCost] = ()  # what copies cost
+    scalings: Sequence[Scaling] = ()  # how time grows with the sequence length
+    loaders: Sequence[LoaderGain] = ()  # how many workers a loader should have
 
     def about(self, value: str) -> Answers:
         """Return the answers about the time of a step, or about its energy."""
@@ -144,18 +130,13 @@ class Answers:
 class Verdicts:
     """The answers about a machine; empty where its outcomes have none."""
 
-    devices: tuple[Mean, ...] = ()
-    """Each accelerator against the CPU, in training and in inference."""
-    precisions: tuple[Mean, ...] = ()
-    """Each other precision against fp32, on each device, in training and in inference."""
-    batches: tuple[Crossover, ...] = ()
-    """The batch from which on an accelerator beats the CPU."""
-    copies: tuple[CopyCost, ...] = ()
-    """What copies cost."""
+    devices: tuple[Mean, ...] = ()  # each accelerator against the CPU, in training and in inference
+    precisions: tuple[Mean, ...] = ()  # each other precision against fp32, on each device, in training and in inference
+    batches: tuple[Crossover, ...] = ()  # the batch from which on an accelerator beats the CPU
+    copies: tuple[CopyCost, ...] = ()  # what copies cost
     references: tuple[tuple[Comparison, ...], ...] = ()
     """Comparisons with published machines in the same work, for each case that has some."""
-    only: str = ""
-    """The device, where there is just one."""
+    only: str = ""  # the device, where there is just one
 
 
 def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
@@ -172,7 +153,7 @@ def answers(outcomes: Sequence[Outcome], axis: str | None = None) -> Answers:
     )
 
 
-def unreported_comparisons(outcomes: Sequence[Outcome], answers: Answers, by: str | None = None) -> list[Comparison]:
+def unreported(outcomes: Sequence[Outcome], answers: Answers, by: str | None = None) -> list[Comparison]:
     """Return the comparisons along one axis, or along all ways to do the work, that no answer reports."""
     by_axis = {"precision": [gain.comparison for gain in answers.precisions if gain.comparison],
                "placement": [cost.comparison for cost in answers.copies],
@@ -190,7 +171,10 @@ def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> 
 
     def means_over(axis: str, base: str) -> tuple[Mean, ...]:
         means = [mean for mean in headlines(ours, axis) if column(mean.base, axis) == base]
-        return tuple(sorted(means, key=lambda mean: _order(mean.other.case)))
+        return tuple(sorted(means, key=lambda mean: order(mean.other.case)))
+
+    def order(case: Case) -> tuple[str, str, bool]:
+        return case.device, str(case.precision), case.mode != "train"
 
     return Verdicts(
         devices=means_over("device", HOST),
@@ -200,10 +184,6 @@ def verdicts(outcomes: Sequence[Outcome], published: Sequence[Outcome] = ()) -> 
         references=_references(typical(ours), published),
         only=devices[0] if len(devices) == 1 else "",
     )
-
-
-def _order(case: Case) -> tuple[str, str, bool]:
-    return case.device, str(case.precision), case.mode != "train"
 
 
 def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Mean]:
@@ -217,17 +197,13 @@ def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Mean]:
             device = other.case.device if axis == "precision" else None
             return other.case.mode, machine, device, column(base, axis), column(other, axis)
 
-        groups = grouped(compared_along(_counted(outcomes, axis), axis), shared)
+        good = [outcome for outcome in outcomes if outcome.status == "ok"]
+        good = typical(good) if axis in ("device", "precision") else good
+        if axis == "device":
+            good = [outcome for outcome in good if outcome.case.precision in (PLAIN, None)]
+        groups = grouped(compared_along(good, axis), shared)
         means += [geometric_mean(comparisons, axis) for comparisons in groups.values()]
     return means
-
-
-def _counted(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
-    """Return the outcomes that a headline rests on."""
-    good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    if axis == "device":
-        return [outcome for outcome in typical(good) if outcome.case.precision in (PLAIN, None)]
-    return typical(good) if axis == "precision" else good
 
 
 def compared_along(outcomes: Sequence[Outcome], axis: str, value: str = "step") -> list[Comparison]:
@@ -244,11 +220,7 @@ Ranking = tuple[int, Outcome, Comparison | None, list[Comparison]]
 
 
 def framework_rankings(comparisons: Sequence[Comparison]) -> list[Ranking]:
-    """Rank the frameworks of each case that was compared in three or more.
-
-    Return how many they are, the fastest, its comparison with the base unless it is that, and those with its rivals:
-    frameworks that it is not clearly faster than.
-    """
+    """Rank the frameworks of each case that has three or more; rivals are not clearly slower than the fastest."""
     rankings: list[Ranking] = []
     along_frameworks = [each for each in comparisons if differing(each.base, each.other) == ["framework"]]
     for group in grouped(along_frameworks, lambda each: each.base.records[0].id).values():
@@ -273,10 +245,7 @@ def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:
 
 
 def typical(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return, for each workload, the outcomes of the largest size that all devices completed, without copies.
-
-    Where no size succeeded on all devices, the size that succeeded on the most.
-    """
+    """Return the outcomes of each workload's largest size that all, or else most, devices did, without copies."""
     best = {}
     for work, group in grouped(outcomes, _work).items():
         sizes = grouped(group, lambda outcome: _size(outcome.case))
@@ -293,11 +262,7 @@ def _size(case: Case) -> tuple[int, int, bool]:
 
 
 def _references(ours: Sequence[Outcome], published: Sequence[Outcome]) -> tuple[tuple[Comparison, ...], ...]:
-    """Return, for each case, the comparisons with published ones, the slowest machine first.
-
-    Those of the accelerators, if there are any. A CPU is compared with published CPUs and accelerators: the
-    reader wants to know what there is to gain.
-    """
+    """Return each case's comparisons with published ones, the slowest machine first; of the CPU only if alone."""
     real = [outcome for outcome in ours if not outcome.records[0].fact("fake_time")]
     on_accelerators = [outcome for outcome in real if outcome.case.device != HOST]
     comparisons = compared(same_work(on_accelerators or real, published))

@@ -1,14 +1,10 @@
 """Where the time of a step goes: its bottleneck, ranks that train together, and a user's own loop.
 
-Bounds. Each is a share: of the device's peak matmul rate, of its peak memory bandwidth, or of the step's time that
-goes into copies or into waiting for the host. The largest names the bound, if it is large. A model that works in caches
-can move more bytes a second than memory allows; its share is not clipped.
-
-Ranks. All figures come from one job. Steps with an exchange of gradients, steps without, the exchange alone, and steps
-of one process were interleaved in rounds, so each ratio is paired.
-
-Loops. Waiting is the time within the loader, as the host saw it: a device that works asynchronously may have been busy
-meanwhile. The loader's cost comes from rounds of real and held batches, and is right on every device.
+Bounds are shares of the device's peaks, or of a step that copies or waits for the host; the largest names the bound, if
+it is large. A model that works in caches can move more bytes than memory allows: its share is not clipped.
+Ranks: all steps of one job were interleaved in rounds, so each ratio is paired.
+Loops: waiting is the time within the loader, as the host saw it, while a device may have been busy. The loader's cost
+comes from rounds of real and held batches, and is right on every device.
 """
 
 from __future__ import annotations
@@ -69,14 +65,9 @@ def shares(record: Record) -> Shares | None:
 
 def bound(record: Record) -> Bound | None:
     """Return the bottleneck of a case; None where there is no time, or no peak is known."""
-    of_peaks = shares(record)
+    of_peaks, loads_ahead = shares(record), record.case.loads_ahead
     if of_peaks is None or of_peaks == Shares(None, None, None, None):
         return None
-    return _waiting(of_peaks, record.case.loads_ahead) or _working(record, of_peaks)
-
-
-def _waiting(of_peaks: Shares, loads_ahead: bool) -> Bound | None:
-    """Return what most of a step waits for, where it is not the device's work."""
     data, copy = of_peaks.data or 0.0, of_peaks.copy or 0.0
     if loads_ahead and data >= LOADING_SHARE:
         return Bound("host", f"steps take {show_percent(data)} of what the loader's workers can load")
@@ -84,7 +75,7 @@ def _waiting(of_peaks: Shares, loads_ahead: bool) -> Bound | None:
         return Bound("host", f"{show_percent(data)} of a step is getting its batch from disk")
     if copy >= WAITING_SHARE:
         return Bound("copy", f"{show_percent(copy)} of a step is copying between host and device")
-    return None
+    return _working(record, of_peaks)
 
 
 def _working(record: Record, of_peaks: Shares) -> Bound:
@@ -117,14 +108,12 @@ class RankSplit:
     ranks: int
     waiting: Interval
     """Share of a step that waits for gradients: the part of their exchange that does not overlap with compute."""
-    hidden: Interval | None
-    """Share of the exchange that overlaps with compute."""
+    hidden: Interval | None  # share of the exchange that overlaps with compute
     wrapper: Interval
     """How many times as long a step takes with the DDP or FSDP wrapper, without an exchange, as without it."""
     over_same_threads: Interval | None
     """How many times as many items a second as one process with the threads of one rank; None where it has none."""
-    over_all_cores: Interval | None
-    """The same against one process with all cores; None on an accelerator."""
+    over_all_cores: Interval | None  # the same against one process with all cores; None on an accelerator
     straggler: tuple[int, Interval] | None
     """The rank that takes longest for its own work, and how many times as long as the rest; None where none does."""
 
@@ -168,19 +157,18 @@ def _logs(over: Sequence[float], under: Sequence[float]) -> list[float]:
 
 def _hidden(records: Sequence[Record]) -> Interval | None:
     """Return the share of the exchange's time that a step does not take longer for."""
+
+    def share(step: Sequence[float], compute: Sequence[float], exchange: Sequence[float]) -> float:
+        return 1 - (median(step) - median(compute)) / median(exchange)
+
     series = [[_ablated(record, name) for name in ("step", "compute", "exchange")] for record in records]
     if not all(map(all, series)):
         return None
-    by_process = [_share(*each) for each in series]
-    samples = by_process
+    by_process = samples = [share(*each) for each in series]
     if len(series) < MIN_PROCESSES:  # too few to show how they vary: parts of them do
         parts = [zip(*(batches(values, PARTS) for values in each), strict=True) for each in series]
-        samples = [_share(*part) for of_process in parts for part in of_process if all(part)]
+        samples = [share(*part) for of_process in parts for part in of_process if all(part)]
     return Interval.around(mean(by_process), half_width(samples)).clipped(0, 1)
-
-
-def _share(step: Sequence[float], compute: Sequence[float], exchange: Sequence[float]) -> float:
-    return 1 - (median(step) - median(compute)) / median(exchange)
 
 
 def _straggler(records: Sequence[Record]) -> tuple[int, Interval] | None:
@@ -222,20 +210,15 @@ class LoaderCost:
 class LoopParts:
     """The parts of a loop."""
 
-    waiting: Interval | None
-    """Share of a step that was spent within the loader; None where the loop has none."""
+    waiting: Interval | None  # share of a step that was spent within the loader; None where the loop has none
     loader: LoaderCost | None
     change: Change | None
     long_blocks: int
     """Blocks that took much longer than the rest, such as those with a checkpoint in one of their steps."""
-    long_time: float
-    """Their total time in s."""
-    steps_each: int
-    """Steps in such a block."""
-    pauses: int = 0
-    """How often the user, or a trainer, excluded other work, such as an evaluation."""
-    pause_time: float = 0.0
-    """The total time of these in s."""
+    long_time: float  # their total time in s
+    steps_each: int  # steps in such a block
+    pauses: int = 0  # how often the user, or a trainer, excluded other work, such as an evaluation
+    pause_time: float = 0.0  # the total time of these in s
 
 
 def loop_parts(record: Record) -> LoopParts | None:
@@ -257,7 +240,6 @@ def loop_parts(record: Record) -> LoopParts | None:
 
 
 def _waiting_for_data(steps: Sequence[float], waits: Sequence[float]) -> Interval | None:
-    """Return the share of all steps, with an interval from batches of blocks."""
     if not steps or len(steps) != len(waits) or not any(waits):
         return None
     share = math.fsum(waits) / math.fsum(steps)

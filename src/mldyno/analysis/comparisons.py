@@ -32,8 +32,8 @@ CLEAR_LOG = 0.05  # log-ratio from which on two times seem different
 MAX_ADVISED_FACTOR = 100  # times the present budget: more than anyone would wait
 PAIRED, SEPARATE = "paired", "separate runs"  # how a comparison was made
 MEASURED = {"step": "step_time", "energy": "energy"}  # what is compared: the figure, and the metric of its rounds
-AS_MEASURED = ("workload", "framework", "python", "run")  # axes without an order: the first measured is the base
 LONGER_LOOPS = "a longer loop, or a quieter machine, would settle it"
+AS_MEASURED = ("workload", "framework", "python", "run")  # axes without an order: the first measured is the base
 ONE_SIDED = f"{SEPARATE}, own interval only"  # one side is a published figure, which has none
 Pairs = list[tuple[Outcome, Outcome]]
 Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
@@ -56,14 +56,12 @@ class Claim:
 
     speedup: Interval
     """How many times as fast the other side is as the base; for energy, how many times as much the base takes."""
-    value: str = "step"
-    """What is compared: the time of a step, or its energy."""
+    value: str = "step"  # what is compared: the time of a step, or its energy
     per_item: bool = False
     """Whether it compares items per second, since steps of different sizes do different amounts of work."""
 
     @property
     def ratio(self) -> float:
-        """The speed-up without its interval."""
         return self.speedup.value
 
     @property
@@ -96,8 +94,7 @@ class Comparison(Claim):
     base: Outcome
     other: Outcome
     how: str
-    advice: str = ""
-    """What would settle it."""
+    advice: str = ""  # what would settle it
 
     @property
     def contradicts_times(self) -> bool:
@@ -120,26 +117,19 @@ class Mean(Claim):
     """The geometric mean of comparisons between the same two sides."""
 
     comparisons: tuple[Comparison, ...]
-    axis: str = ""
-    """The axis along which all of them are; empty where they differ."""
+    axis: str = ""  # the axis along which all of them are; empty where they differ
 
     @property
     def base(self) -> Outcome:
-        """The base of one of them."""
         return self.comparisons[0].base
 
     @property
     def other(self) -> Outcome:
-        """The other side of one of them."""
         return self.comparisons[0].other
 
 
 def geometric_mean(comparisons: Sequence[Comparison], axis: str = "") -> Mean:
-    """Return the geometric mean of the ratios, with an interval where each of them has one.
-
-    Its ends are the means of the ends: as if all erred the same way, since what slows a machine down for a while slows
-    all of its cases down.
-    """
+    """Return the geometric mean of ratios, and of their ends: what slows a machine down slows all of its cases."""
 
     def centre(values: Iterable[float | None]) -> float | None:
         logs = [math.log(value) for value in values if value is not None]
@@ -188,7 +178,14 @@ def _separate(base: Outcome, other: Outcome, value: str, first: Estimate, second
     pairable = how == SEPARATE and base.machine == other.machine and base.case != other.case
     if comparison.conclusive or not (pairable or base.case.tracked):
         return comparison
-    return replace(comparison, advice=LONGER_LOOPS if base.case.tracked else _how_to_pair(base, other))
+    advice = "run them with --by and the axis that they differ in, so that they are paired"
+    if base.case.tracked:
+        advice = LONGER_LOOPS
+    elif base.records[0].run.id != other.records[0].run.id:
+        advice = "measure both in one run, so that they are paired"
+    elif base.pairings and other.pairings:
+        advice = "their paired comparison failed, or was not one of both; run just these two"
+    return replace(comparison, advice=advice)
 
 
 def more_items(base: Outcome, other: Outcome) -> float:
@@ -207,14 +204,6 @@ def compared(pairs: Pairs, value: str = "step") -> list[Comparison]:
 def doubts(pairs: Pairs) -> list[str]:
     """Return why some pairs are not compared, each reason once."""
     return list(dict.fromkeys(filter(None, (doubt(base, other) for base, other in pairs))))
-
-
-def _how_to_pair(base: Outcome, other: Outcome) -> str:
-    if base.records[0].run.id != other.records[0].run.id:
-        return "measure both in one run, so that they are paired"
-    if base.pairings and other.pairings:
-        return "their paired comparison failed, or was not one of both; run just these two"
-    return "run them with --by and the axis that they differ in, so that they are paired"
 
 
 def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
@@ -274,20 +263,18 @@ def _advice(log_ratio: float, width: float, more: str, now: int) -> str:
 
 def _pairings(base: Outcome, other: Outcome, metric: str) -> list[tuple[Pairing, list[float]]]:
     """Return how both were paired, and the log-ratios of their rounds, for each pairing that succeeded."""
-    theirs = {_place(record): record for record in other.pairings}
+
+    def place(record: Record) -> tuple[str, int, int, str]:
+        return record.run.id, record.run.repeat, record.run.group, record.shown_machine
+
+    theirs = {place(record): record for record in other.pairings}
     pairings = []
     for record in base.pairings:
-        partner = theirs.get(_place(record))
-        if partner is None or record.status != "ok" or partner.status != "ok":
-            continue
-        logs = log_ratios(times_of_rounds(record, metric), times_of_rounds(partner, metric))
-        if logs:
-            pairings.append((record.run.pairing, logs))
+        partner = theirs.get(place(record))
+        if partner is not None and record.status == partner.status == "ok":
+            logs = log_ratios(times_of_rounds(record, metric), times_of_rounds(partner, metric))
+            pairings += [(record.run.pairing, logs)] if logs else []
     return pairings
-
-
-def _place(record: Record) -> tuple[str, int, int, str]:
-    return record.run.id, record.run.repeat, record.run.group, record.shown_machine
 
 
 def differing(a: Outcome, b: Outcome) -> list[str]:
@@ -334,10 +321,7 @@ def along(outcomes: Sequence[Outcome], axis: str) -> Pairs:
 
 
 def between_workloads(newest: Sequence[Outcome], every: Sequence[Outcome]) -> Pairs:
-    """Pair outcomes that differ in their workload; `every` has those of all runs, the oldest first.
-
-    The base of each is the one that it was last paired with; where it never was, the first of the newest ones.
-    """
+    """Pair each outcome with the workload that it was last paired with, or else with the first of the newest."""
     paired: Pairs = []
     for group in alike(every, "workload"):
         last: dict[str, tuple[Outcome, Outcome]] = {}
@@ -380,13 +364,13 @@ def match(left: Sequence[Outcome], right: Sequence[Outcome], allowed: Collection
 WITHOUT = (FAKE, COMMAND, TRACKED)  # frameworks that compute nothing that could be compared
 
 
-def proof_of(outcome: Outcome) -> list[float] | None:
-    """Return the outputs that an outcome's records hold; None where there are none."""
+def proof_of(outcome: Outcome) -> list[float]:
+    """Return the outputs that an outcome's records hold, if any."""
     texts = (record.fact("proof") for record in outcome.records)
     try:
-        return [float(word) for word in next(filter(None, texts), "").split()] or None
+        return [float(word) for word in next(filter(None, texts), "").split()]
     except ValueError:  # another version may have written something else
-        return None
+        return []
 
 
 def disagreement(base: Outcome, other: Outcome) -> tuple[float, float] | None:

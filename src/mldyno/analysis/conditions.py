@@ -23,14 +23,10 @@ class State:
 
     power: str = "unknown"
     low_power: bool | None = None
-    translated: bool = False
-    """Whether Python is Intel code on an Apple chip."""
-    slowed_down: bool = False
-    """Whether anything was slowed down for heat or power."""
-    speed_limit: float | None = None
-    """The share of its speed that the CPU is held to."""
-    swapped_meanwhile: float | None = None
-    """B that went to and from the disk during a measurement."""
+    translated: bool = False  # whether Python is Intel code on an Apple chip
+    slowed_down: bool = False  # whether anything was slowed down for heat or power
+    speed_limit: float | None = None  # the share of its speed that the CPU is held to
+    swapped_meanwhile: float | None = None  # B that went to and from the disk during a measurement
     swap_used: int | None = None
     memory: int | None = None
 
@@ -62,8 +58,6 @@ def conditions(state: State) -> dict[str, tuple[str, str]]:
     limited = state.speed_limit is not None and state.speed_limit < 1
     if state.slowed_down or limited:
         limit = f", to {show_percent(state.speed_limit)} of its speed" if limited and state.speed_limit else ""
-        held["throttled"] = (
-            f"it is slowed down for heat or power{limit}",
-            "let it cool down, give it air and mains power",
-        )
+        message = f"it is slowed down for heat or power{limit}"
+        held["throttled"] = message, "let it cool down, give it air and mains power"
     return held

@@ -33,11 +33,8 @@ def same_work(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[tuple[
 
 
 def place(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> Table | None:
-    """Return the time of a step of all work that both sides have; None where they share none.
-
-    Machines are the rows where few cases are shared, and the columns where there are many.
-    """
-    rivals = [outcome for outcome in theirs if outcome.status != "ok" or outcome.figure("step") is not None]
+    """Lay out the time of a step of all work that both sides have; with machines as rows where few cases are shared."""
+    rivals = [outcome for outcome in theirs if outcome.status != "ok" or outcome.step is not None]
     shared = {work(outcome) for outcome in ours} & {work(outcome) for outcome in rivals}
     placed = [outcome for outcome in (*rivals, *ours) if work(outcome) in shared]
     if not placed:
@@ -71,19 +68,16 @@ def nothing_shared(ours: str, theirs: Sequence[Outcome], catalogue: Collection[s
 class Division:
     """All devices that did one work."""
 
-    outcomes: tuple[Outcome, ...]
-    """The fastest first; those that are asked about among them."""
-    ours: frozenset[int]
-    """Places of those that are asked about."""
-
-    @property
-    def case(self) -> Case:
-        return self.outcomes[min(self.ours)].case
+    outcomes: tuple[Outcome, ...]  # the fastest first; those that are asked about among them
+    ours: frozenset[int]  # places of those that are asked about
 
     @property
     def best(self) -> Outcome:
-        """The fastest of those that are asked about."""
         return self.outcomes[min(self.ours)]
+
+    @property
+    def case(self) -> Case:
+        return self.best.case
 
     @property
     def rivals(self) -> list[Comparison]:
@@ -98,20 +92,18 @@ def league(ours: Sequence[Outcome], rivals: Sequence[Outcome]) -> list[Division]
     Figures that their authors doubt, and fake times, are in none. Nor are a user's own commands and loops: that two of
     one name do the same work is not known.
     """
-    mine, theirs = ([outcome for outcome in side if _counts(outcome)] for side in (ours, rivals))
-    by_work = grouped(theirs, work)
+
+    def counts(outcome: Outcome) -> bool:
+        record = outcome.records[0]
+        return _step(outcome) > 0 and not (record.case.own_work or record.fact("fake_time") or marks(record))
+
+    by_work = grouped(filter(counts, rivals), work)
     divisions = []
-    for shared, own in grouped(mine, work).items():
+    for shared, own in grouped(filter(counts, ours), work).items():
         if shared in by_work:
             ranked = sorted([*own, *by_work[shared]], key=_step)
             divisions.append(Division(tuple(ranked), frozenset(map(ranked.index, own))))
     return divisions
-
-
-def _counts(outcome: Outcome) -> bool:
-    """Return whether it has a time that nobody doubts."""
-    record = outcome.records[0]
-    return _step(outcome) > 0 and not (record.case.own_work or record.fact("fake_time") or marks(record))
 
 
 def _step(outcome: Outcome) -> float:

@@ -32,10 +32,8 @@ _RATE = re.compile(r"^throughput:([a-z]+)$")
 class Outcome:
     """All processes of one case in one run on one machine."""
 
-    records: tuple[Record, ...]
-    """Those of processes that ran the case alone."""
-    pairings: tuple[Record, ...] = ()
-    """Those of head-to-head measurements: times for ratios only."""
+    records: tuple[Record, ...]  # those of processes that ran the case alone
+    pairings: tuple[Record, ...] = ()  # those of head-to-head measurements: times for ratios only
 
     @property
     def case(self) -> Case:
@@ -47,13 +45,9 @@ class Outcome:
 
     def renamed(self, workload: str) -> Outcome:
         """Return a copy with another name for its workload; unchanged where the name is empty."""
-        if not workload:
-            return self
-
-        def named(records: tuple[Record, ...]) -> tuple[Record, ...]:
-            return tuple(replace(record, case=replace(record.case, workload=workload)) for record in records)
-
-        return Outcome(named(self.records), named(self.pairings))
+        sides = (tuple(replace(record, case=replace(record.case, workload=workload)) for record in records)
+                 for records in (self.records, self.pairings))  # fmt: skip
+        return Outcome(*sides) if workload else self
 
     @cached_property
     def good(self) -> list[Record]:
@@ -75,7 +69,6 @@ class Outcome:
 
     @property
     def published(self) -> bool:
-        """Whether this is a published figure, not a measurement."""
         return self.records[0].provenance == "published"
 
     @property
@@ -138,22 +131,17 @@ class Outcome:
         return [name for name in (self.records[0].fact("phases") or "").split(", ") if name]
 
     def _rate_of(self, phase: str) -> Estimate | None:
-        """Return the items per second of a phase."""
         time, items = of_metric(self.good, f"{phase}_time"), self.good[0].fact(f"{phase}_items")
         return time.per(items, "1/s") if time is not None and time.value and items else None
 
     def waits_for_data(self) -> float | None:
-        """Return the share of a step that it takes to get its batch from the data set on disk; None where it has none.
-
-        Of a loader with workers: what share of the items that it can load a second the steps take.
-        """
+        """Return the share of a step that getting its batch takes; with workers, of what they can load a second."""
         rate, throughput = self._rate_of("data"), self.figure("throughput")
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
     def _once(self, fact: str) -> Estimate | None:
         """Return the median over processes of a time in s that each has once."""
-        facts = [record.fact(fact) for record in self.good]
-        times = [float(fact) for fact in facts if fact is not None]
+        times = [float(time) for record in self.good if (time := record.fact(fact)) is not None]
         return Estimate(sorted(times)[len(times) // 2], unit="s", processes=len(times)) if times else None
 
     def _per_step(self, amount: Estimate | None, unit: str) -> Estimate | None:
@@ -235,15 +223,10 @@ def outcomes(records: Sequence[Record]) -> list[Outcome]:
     """Group records by machine, case and run, in the order they came."""
     whole = (record for record in records if not record.interrupted)
     groups = grouped(whole, lambda record: (record.shown_machine, record.case.id, record.run.id))
-    merged = []
-    for group in groups.values():
-        alone = tuple(record for record in group if record.alone)
-        if alone:
-            merged.append(Outcome(alone, tuple(record for record in group if not record.alone)))
-    return merged
+    sides = ([tuple(record for record in group if record.alone is alone) for alone in (True, False)]
+             for group in groups.values())  # fmt: skip
+    return [Outcome(alone, pairings) for alone, pairings in sides if alone]
 
-
-# -- values on axes -----------------------------------------------------------------------------------
 
 Key = tuple[Any, ...]
 # What comes first in a table: the defaults; of frameworks none comes before another.
@@ -266,15 +249,10 @@ def varying(outcomes: Sequence[Outcome]) -> list[str]:
 def in_order(keys: set[Key]) -> list[Key]:
     """Sort keys as a reader expects: numbers by size, the CPU and fp32 first."""
 
-    def order(key: Key) -> list[tuple[int, int, str]]:
-        return [
-            (0, part, "") if isinstance(part, int) else (ORDER.get(str(part), 1 << 60), 0, str(part)) for part in key
-        ]
+    def order(part: Any) -> tuple[int, int, str]:
+        return (0, part, "") if isinstance(part, int) else (ORDER.get(str(part), 1 << 60), 0, str(part))
 
-    return sorted(keys, key=order)
-
-
-# -- samples over time --------------------------------------------------------------------------------
+    return sorted(keys, key=lambda key: list(map(order, key)))
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,7 @@ def _own_words(outcome: Outcome) -> tuple[str, ...]:
 
 
 def command_for(cases: Sequence[Case], elsewhere: bool = False) -> str:
-    """Return the command that measures these cases, perhaps with others; defaults are omitted.
-
-    Elsewhere than where they come from, an accelerator has another name, so that all devices are asked for. There is
-    none where a case has what this mldyno does not know.
-    """
+    """Return the command that measures these cases, perhaps with others; empty where a case has unknown values."""
     workloads = list(dict.fromkeys(case.workload for case in cases))
     if not set(workloads) <= set(plugins.names("workloads")):
         return ""

@@ -30,8 +30,7 @@ REFERENCE_SCORE = 100.0
 class Score(Interval):
     """How many times as fast as the reference, times 100; on one device in one mode."""
 
-    outcomes: tuple[Outcome, ...]
-    """Of the set, in its order."""
+    outcomes: tuple[Outcome, ...]  # of the set, in its order
 
     @property
     def machine(self) -> str:
@@ -58,8 +57,7 @@ def version() -> str:
 
 def scores(outcomes: Sequence[Outcome]) -> list[Score]:
     """Return the scores of all machines and devices that have one, training before inference; those from a CSV last."""
-    timed = [outcome for outcome in outcomes if outcome.step is not None and outcome.step.value > 0]
-    ours = [outcome for outcome in timed if not outcome.published]
+    ours = [each for each in outcomes if each.step is not None and each.step.value > 0 and not each.published]
     sides = grouped(ours, lambda outcome: (outcome.machine, outcome.case.framework, outcome.case.device))
     modes = grouped(reference().rates.items(), lambda entry: entry[0].mode)
     scored = (_score(side, dict(rates)) for side in sides.values() for rates in modes.values())
@@ -83,11 +81,7 @@ def figure_of(score: Score) -> Record:
 
 
 def _score(outcomes: Sequence[Outcome], rates: Mapping[Case, float]) -> Score | None:
-    """Return the score over all of these cases; None unless every one has a time.
-
-    Its ends are those of the intervals' ends: as if all erred the same way, since what slows a machine down for a
-    while slows all of its cases down.
-    """
+    """Return the score over these cases; None unless all have a time. Its ends assume that all err the same way."""
     by_case = {_anywhere(outcome.case): outcome for outcome in outcomes}
     if not by_case.keys() >= rates.keys():
         return None

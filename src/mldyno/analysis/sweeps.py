@@ -1,16 +1,12 @@
 """Cases over sizes: from which size on one side beats another, and how time grows with the sequence length.
 
-Crossovers. Where the verdict changes from one size to the next lies a crossing. The logarithm of the ratio is taken as
-a straight line over the logarithm of the size between neighbouring sizes, and the crossing is where it passes 0. Its
-interval holds every size at which it could do so: the ends of the comparisons' intervals are joined in the same way,
-as if neighbours erred in the same direction, and moved apart by what a bend can do between two sizes. How much it
-bends is taken from the bends at these two sizes; two sizes alone show no bend.
+Crossovers. The logarithm of the ratio is a straight line over the logarithm of the size between neighbouring sizes, and
+the crossing is where it passes 0. Its interval joins the ends of the comparisons' intervals in the same way, as if
+neighbours erred in the same direction, moved apart by what a bend like those at both sizes can do between them.
 
-Scaling. The exponent is the slope of a straight line through the logarithms, by least squares with equal weights:
-weights would let the lengths that happen to be known best decide, and where the line bends, that matters more than
-their noise. Its interval follows from the interval of each time, with the degrees of freedom of all of them (Welch and
-Satterthwaite). An exponent between two lengths is that of their comparison, so it is paired where they were paired.
-Where the exponents at both ends of the range have no value in common, the line bends, and no single exponent fits.
+Scaling. The exponent is the slope of a straight line through the logarithms, by least squares with equal weights, since
+a bend matters more than noise. Its interval follows from those of the times (Welch and Satterthwaite); an exponent
+between two lengths is that of their comparison. Where the ends of the range have no exponent in common, the line bends.
 """
 
 from __future__ import annotations
@@ -53,28 +49,21 @@ class Crossing(Interval):
 
     low: float
     high: float
-    below: int
-    """The last size at which it is clear that the one is faster."""
-    above: int
-    """The first size at which it is clear that the other one is."""
-    winner: int
-    """Who is faster above: 1 for the other side, -1 for the base."""
+    below: int  # the last size at which it is clear that the one is faster
+    above: int  # the first size at which it is clear that the other one is
+    winner: int  # who is faster above: 1 for the other side, -1 for the base
 
 
 def crossings(points: Sequence[Point]) -> list[Crossing]:
     """Return all crossings, the smallest first; the points are ordered by size."""
     clear = [place for place, point in enumerate(points) if point.winner]
     bulges = _bulges(points)
-    return [
-        _crossing(points[a : b + 1], bulges[a:b]) for a, b in pairwise(clear) if points[a].winner != points[b].winner
-    ]
+    turns = [(a, b) for a, b in pairwise(clear) if points[a].winner != points[b].winner]
+    return [_crossing(points[a : b + 1], bulges[a:b]) for a, b in turns]
 
 
 def _crossing(within: Sequence[Point], bulges: Sequence[float]) -> Crossing:
-    """Return the crossing between the first and the last point, at which different sides win.
-
-    `bulges` are those of the stretches between them.
-    """
+    """Return the crossing between the first and the last point; `bulges` are those of the stretches between points."""
     way = within[-1].winner
     places = [math.log(point.size) for point in within]
     rises = [way * point.log_ratio for point in within]  # from under 0 to over 0
@@ -129,12 +118,9 @@ class Crossover:
     over: str
     base: Any
     other: Any
-    tried: tuple[Outcome, ...]
-    """All outcomes on both sides, the smallest first."""
-    comparisons: tuple[Comparison, ...]
-    """One for each size at which both succeeded, the smallest first."""
-    value: str = "step"
-    """What is compared: the time of a step, or its energy."""
+    tried: tuple[Outcome, ...]  # all outcomes on both sides, the smallest first
+    comparisons: tuple[Comparison, ...]  # one for each size at which both succeeded, the smallest first
+    value: str = "step"  # what is compared: the time of a step, or its energy
 
     def size(self, comparison: Comparison) -> int:
         return int(column(comparison.other, self.over))
@@ -155,7 +141,6 @@ class Crossover:
 
     @property
     def crossings(self) -> list[Crossing]:
-        """The sizes at which both are equally fast."""
         return crossings(self.points)
 
     @property
@@ -203,14 +188,10 @@ class Exponent(Interval):
 class Scaling:
     """The time of a step over lengths."""
 
-    outcomes: tuple[Outcome, ...]
-    """One for each length, the shortest first."""
-    fit: Exponent
-    """Over all lengths."""
-    first: Exponent
-    """Between the two shortest."""
-    last: Exponent
-    """Between the two longest; the same as the first where there are only two."""
+    outcomes: tuple[Outcome, ...]  # one for each length, the shortest first
+    fit: Exponent  # over all lengths
+    first: Exponent  # between the two shortest
+    last: Exponent  # between the two longest; the same as the first where there are only two
 
     @property
     def bends(self) -> bool:
@@ -243,8 +224,8 @@ def fitted(points: Sequence[tuple[int, Estimate]]) -> Exponent:
     shares = [(place - centre) / power for place in places]  # what each height adds to the slope
     value = sum(share * height for share, height in zip(shares, heights, strict=True))
     width = _width(shares, [time for _, time in points])
-    how = f"fitted over {len(points)} lengths"
-    return Exponent.around(value, width, shortest=points[0][0], longest=points[-1][0], how=how)
+    ends = {"shortest": points[0][0], "longest": points[-1][0]}
+    return Exponent.around(value, width, **ends, how=f"fitted over {len(points)} lengths")
 
 
 def _width(shares: Sequence[float], times: Sequence[Estimate]) -> float | None:

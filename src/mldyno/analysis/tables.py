@@ -31,24 +31,15 @@ class Table:
     row_keys: list[Key] = field(default_factory=list)
     col_keys: list[Key] = field(default_factory=list)
     cells: dict[tuple[Key, Key], Cell] = field(default_factory=dict)
-    base: str = ""
-    """The base of speed-ups, in words."""
-    per: str = "s"
-    """The period of rates, where they are shown."""
+    base: str = ""  # the base of speed-ups, in words
+    per: str = "s"  # the period of rates, where they are shown
 
 
 def lay_out(
-    outcomes: Sequence[Outcome],
-    rows: Sequence[str],
-    cols: Sequence[str],
-    value: str,
-    warnings_too: bool = True,
+    outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str], value: str, warnings_too: bool = True,
     by: str | None = None,
-) -> Table:
-    """Return the table of a value; the newest outcome wins where two fall into one cell.
-
-    With `warnings_too`, warnings become notes of a cell. Speed-ups are taken along `by`.
-    """
+) -> Table:  # fmt: skip
+    """Return the table of a value, of speed-ups along `by`; the newest outcome wins where two fall into one cell."""
     shown = "step" if value == "speedup" else value
     of_steps = shown in VALUES or shown.startswith("time:")  # so that a case without it has failed
     figures = [(outcome, outcome.figure(shown)) for outcome in outcomes]
@@ -57,8 +48,7 @@ def lay_out(
     extra += [by] if by and by not in (*rows, *cols, *extra) else []
     table = Table(value, (*rows, *extra), tuple(cols))
     for outcome, figure in figures:
-        row = tuple(column(outcome, name) for name in table.rows)
-        col = tuple(column(outcome, name) for name in table.cols)
+        row, col = (tuple(column(outcome, name) for name in names) for names in (table.rows, table.cols))
         table.cells[row, col] = Cell(outcome, figure, tuple(_notes(outcome, figure, value, warnings_too)))
     table.row_keys = in_order({row for row, _ in table.cells})
     table.col_keys = in_order({col for _, col in table.cells})

@@ -16,13 +16,11 @@ from mldyno.errors import UsageError
 from mldyno.results import Measurement, ModelCheck, Results
 from mldyno.selftest.measures import Measure
 
-
-def _ignored(part: str, left: float) -> None:
-    """Ignore the progress of a long examination: the part that begins, and the time left in s."""
+Progress = Callable[[str, float], None]  # gets the part that begins, and the time left in s
 
 
 def selftest(
-    quick: bool = False, framework: str = "torch", progress: Callable[[str, float], None] = _ignored,
+    quick: bool = False, framework: str = "torch", progress: Progress = lambda part, left: None,
     device: str = "cpu", export: str | None = None,
 ) -> Iterator[Measure]:  # fmt: skip
     """Measure mldyno's own errors on this machine, one after the other.
@@ -69,15 +67,14 @@ def _exported(measures: Iterator[Measure], path: str, device: str, framework: st
         yield measure
     probed = probe([framework])
     facts = probed.frameworks[framework]
-    machine = machines.describe(facts.devices)
+    machine, spent = machines.describe(facts.devices), time.monotonic() - began
     software = {"python": probed.python, "versions": facts.versions or None, "threads": facts.threads}
-    spent = time.monotonic() - began
     result_file.write(path, result_file.document(ended, device, framework, quick, spent, machine, software))
 
 
 def doctor(
     quick: bool = False, noise: float | None = None, framework: str | None = None, store: str | None = None,
-    progress: Callable[[str, float], None] = _ignored,
+    progress: Progress = lambda part, left: None,
 ) -> Checkup:  # fmt: skip
     """Examine this machine; `noise` s are for noise (60, none if quick). `findings(checkup)` explains the result."""
     from mldyno.doctor import checkup

@@ -13,21 +13,8 @@ from mldyno.axes import FAKE, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import Record
 from mldyno.results import Comparisons, ResultTable
-from mldyno.store import Query, Store
-from mldyno.store.selection import (
-    AnyStore,
-    Tell,
-    nothing_for,
-    of_several,
-    of_two,
-    opened,
-    pinned_by,
-    runs_of,
-    select,
-    select_each,
-    silent,
-    without_rehearsals,
-)
+from mldyno.store import Query, Store, selection
+from mldyno.store.selection import AnyStore, Tell, opened, select, select_each, silent
 from mldyno.units import PERIODS, count, parse_since
 
 
@@ -40,7 +27,7 @@ def compare(
         return _compare_along(a, by, opened(store), since, tell, value)
     moment = _moment(since)
     sides = select_each((a, b), opened(store), moment, tell)
-    left, right = of_two(*sides)
+    left, right = selection.of_two(*sides)
     pinned, pinned_too = (pinned for _, pinned in sides)
     names = {*pinned, *pinned_too}
     allowed = {name for name in names if pinned.get(name) != pinned_too.get(name)}
@@ -68,20 +55,16 @@ def _moment(since: str | None) -> str:
 
 
 def _compare_along(text: str, by: str | None, store: Store, since: str | None, tell: Tell, value: str) -> Comparisons:
-    """Compare the cases that a word means along an axis (device, if none is named), with what they answer.
-
-    Along `run`, each case that this machine has measured in several: the oldest is the base. Along `workload`, the
-    base is what was last measured head-to-head with each.
-    """
+    """Compare the cases that a word means along an axis, with their answers; along `run` the oldest is the base."""
     from mldyno.analysis.answers import answers
 
     axis, moment = axis_named(by or "device", ("machine", "run")), _moment(since)
     of_runs = axis == "run"
-    records = runs_of(text, store, moment, tell) if of_runs else select(text, store, moment, tell)[0]
+    records = selection.runs_of(text, store, moment, tell) if of_runs else select(text, store, moment, tell)[0]
     timed = _with_time(records, text, moment)
     pairs = comparing.along(timed, axis)
     if axis == "workload":
-        every = [outcome for outcome in outcomes(runs_of(text, store, moment)) if outcome.status == "ok"]
+        every = [outcome for outcome in outcomes(selection.runs_of(text, store, moment)) if outcome.status == "ok"]
         pairs = comparing.between_workloads(timed, every)
     comparisons = _compared(pairs, tell, value)
     comparisons.answers = answers(outcomes(records), axis).about(value)
@@ -104,7 +87,7 @@ def _compared(pairs: comparing.Pairs, tell: Tell, value: str) -> Comparisons:
 
 def in_several_runs(text: str, store: AnyStore = None, since: str | None = None) -> bool:
     """Return whether there are runs to compare, along `run`."""
-    known = outcomes(runs_of(text, opened(store), _moment(since)))
+    known = outcomes(selection.runs_of(text, opened(store), _moment(since)))
     return bool(comparing.along([outcome for outcome in known if outcome.status == "ok"], "run"))
 
 
@@ -117,7 +100,7 @@ def _one_published(records: list[Record]) -> bool:
 def _with_time(records: list[Record], text: str, since: str) -> list[Outcome]:
     known = outcomes(records)
     if not known:
-        raise nothing_for([text], since)
+        raise selection.nothing_for([text], since)
     timed = [outcome for outcome in known if outcome.status == "ok"]
     if not timed:
         status, reason = known[0].status, known[0].reason
@@ -126,16 +109,10 @@ def _with_time(records: list[Record], text: str, since: str) -> list[Outcome]:
 
 
 def table(
-    target: str | Sequence[str] | None = None,
-    rows: Sequence[str] = ("workload", "mode", "batch", "seq"),
-    cols: Sequence[str] = ("machine", "device"),
-    value: str | None = None,
-    store: AnyStore = None,
-    by: str | None = None,
-    since: str | None = None,
-    per: str | None = None,
-    tell: Tell = silent,
-) -> ResultTable:
+    target: str | Sequence[str] | None = None, rows: Sequence[str] = ("workload", "mode", "batch", "seq"),
+    cols: Sequence[str] = ("machine", "device"), value: str | None = None, store: AnyStore = None,
+    by: str | None = None, since: str | None = None, per: str | None = None, tell: Tell = silent,
+) -> ResultTable:  # fmt: skip
     """Lay out the newest outcomes of targets, such as exported files, on axes.
 
     The default value is the time of a step; with `by`, the speed-up along that axis; with `per` (s, min, h, day), the
@@ -148,15 +125,17 @@ def table(
     if by is not None and value not in (None, "speedup"):
         raise UsageError(f"--by is the axis along which a speed-up is taken; omit --value {value}.")
     value = value or ("speedup" if by else "throughput" if per else "step")
-    records = of_several(select_each(targets or [None], opened(store), moment, tell))
+    records = selection.of_several(select_each(targets or [None], opened(store), moment, tell))
     value = known_value(value, {series.metric for record in records for series in record.series})
     cases = outcomes(records)
-    if per is not None:
-        _check_period(per, value)
+    if per is not None and per not in PERIODS:
+        raise unknown("time", per, PERIODS)
+    if per is not None and value.partition(":")[0] != "throughput":
+        raise UsageError(f"--per is the time over which a throughput is counted, and {value} is none; omit --per.")
     laid = ResultTable.laid(cases, rows, cols, value, by, warnings_too=True)
     laid.per = per or laid.per
     if not cases:
-        raise nothing_for(targets, moment)
+        raise selection.nothing_for(targets, moment)
     if by and not comparing.along([case for case in cases if case.status == "ok"], axis_named(by, ("machine",))):
         raise MldynoError(nothing_along(by))
     if value == "score" and not laid.cells:
@@ -164,14 +143,6 @@ def table(
     if not laid.cells:
         raise missing(value)
     return laid
-
-
-def _check_period(per: str, value: str) -> None:
-    """Raise unless a value is a throughput, and the unit of time is known."""
-    if per not in PERIODS:
-        raise unknown("time", per, PERIODS)
-    if value.partition(":")[0] != "throughput":
-        raise UsageError(f"--per is the time over which a throughput is counted, and {value} is none; omit --per.")
 
 
 def show(text: str, store: AnyStore = None, tell: Tell = silent) -> list[Record]:
@@ -189,8 +160,9 @@ def history(
 ) -> list[Record]:
     """Return the newest records, newest first."""
     opened_store = opened(store)
-    query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, since=_moment(since))
-    return without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
+    pinned = {} if text is None else selection.pinned_by(text, opened_store)
+    query = Query(pinned, heads=False, since=_moment(since))
+    return selection.without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
 
 
 def machines(store: AnyStore = None, tell: Tell = silent) -> list[dict[str, Any]]:
@@ -219,13 +191,9 @@ def machines(store: AnyStore = None, tell: Tell = silent) -> list[dict[str, Any]
         about = [f"in your store{imported}"] if name in stored else []
         if publication.figures:
             about.append(f"published in {', '.join(publication.sources)}: {count(publication.figures, 'figure')}")
-        about += [
-            f"{count(len(cases), 'figure')} {mark}: {reason}" for (mark, reason), cases in publication.marked.items()
-        ]
-        rows.append({
-            "name": name, "about": "; ".join(about), "stored": name in stored,
-            "imported_from": files, "sources": publication.sources, "figures": publication.figures,
-            "marks": [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
-                      for (mark, reason), cases in publication.marked.items()],
-        })  # fmt: skip
+        marks = [{"mark": mark, "reason": reason, "figures": len(cases), "cases": cases}
+                 for (mark, reason), cases in publication.marked.items()]  # fmt: skip
+        about += [f"{count(len(cases), 'figure')} {mark}: {why}" for (mark, why), cases in publication.marked.items()]
+        rows.append({"name": name, "about": "; ".join(about), "stored": name in stored, "imported_from": files,
+                     "sources": publication.sources, "figures": publication.figures, "marks": marks})  # fmt: skip
     return rows

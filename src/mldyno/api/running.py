@@ -43,14 +43,8 @@ from mldyno.worker import joining
 Axes = Mapping[str, Sequence[Any] | Any]
 
 
-# -- plans -----------------------------------------------------------------------------------------
-
-
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
-    """Return the plan for targets on axes; `gpu` and `all` become the devices that are here.
-
-    A worker inspects the user's own targets first. `settings` are those of `RunSettings`.
-    """
+    """Return the plan for targets on axes, with the devices that are here; a worker inspects the user's own targets."""
     chosen = parsed(settings)
     words, listed, given = list(targets), _listed(axes), RunSettings(**chosen)
     of_plan = {name: value for name, value in chosen.items() if name in OF_PLANS}
@@ -65,18 +59,14 @@ def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | 
         elif suites.is_suite(word):
             for target, file in suites.own_targets(suites.read(word, given.trust)).items():
                 if sources.runs_code(target) and target not in words and not given.trust:
-                    raise UsageError(
-                        f"suite {file} runs the code of {target}; allow it with --trust, if you trust both."
-                    )
+                    allow = "allow it with --trust, if you trust both"
+                    raise UsageError(f"suite {file} runs the code of {target}; {allow}.")
                 inspect(target, read(target))
     return plans.expand(words, listed, of_plan, cache(device_names), given.trust)
 
 
 def _listed(axes: Axes) -> dict[str, list[str]]:
-    """Return the axes by their names, each with a list of what a user would type; omit those without a value.
-
-    Interpreters that are given by their paths are started for their names.
-    """
+    """Return the axes with what a user would type, without those that have no value; interpreters get their names."""
     given = {axis_named(name): values for name, values in axes.items() if values is not None}
     listed = {name: [str(value) for value in (values if isinstance(values, list | tuple) else [values])]
               for name, values in given.items()}  # fmt: skip
@@ -87,8 +77,7 @@ def _listed(axes: Axes) -> dict[str, list[str]]:
 
 def _inspect_target(word: str, source: Source, axes: Mapping[str, Sequence[str]], timeout: float | None) -> Source:
     """Have a worker describe a target of the user's, and register it under the user's word."""
-    python = next(iter(axes.get("python", ())), None)
-    described = describe(source, python, timeout)
+    described = describe(source, next(iter(axes.get("python", ())), None), timeout)
     sources.register(described, word)
     return described
 
@@ -137,9 +126,8 @@ def command_plan(words: Sequence[str], settings: Mapping[str, Any] | None = None
             raise UsageError("name the command after --, for example: mldyno run -- python train.py")
         if shutil.which(command[0]) is None:
             quoted = "" if len(commands) == 1 else "; a command that has a -- itself goes into sh -c '...'"
-            raise UsageError(
-                f"there is no command '{command[0]}' here; name one that your shell finds, or its path{quoted}."
-            )
+            name_it = f"name one that your shell finds, or its path{quoted}"
+            raise UsageError(f"there is no command '{command[0]}' here; {name_it}.")
     return plans.for_command(words, {name: value for name, value in (settings or {}).items() if name in OF_PLANS})
 
 
@@ -194,10 +182,8 @@ def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell 
             for line in [f"resumes run {run_id}", *programs] if programs or not own else ():
                 tell(printable(line))
             if not own and not trust:
-                raise UsageError(
-                    f"nothing proves that this machine began run {run_id} of {store.path}; "
-                    "allow it with --trust, if you trust what it runs."
-                )
+                allow = "allow it with --trust, if you trust what it runs"
+                raise UsageError(f"nothing proves that this machine began run {run_id} of {store.path}; {allow}.")
             for source in begun.sources:
                 if not source.is_there:
                     again = "give the command again, with --resume"
@@ -224,9 +210,6 @@ def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda 
     """Return the expected time and memory of each case; probe what is not known from earlier runs."""
     plans.check_present(plan.cases, cache(device_names))
     return forecast(plan, store, tell)
-
-
-# -- runs ------------------------------------------------------------------------------------------
 
 
 def run(*targets: str, store: AnyStore = None, listener: Listener | None = None, **options: Any) -> Results:
@@ -320,10 +303,7 @@ def _page(results: Results, store: Store, context: Sequence[Record]) -> str:
 
 
 def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torch", store: AnyStore = None) -> Chosen:
-    """Return the plan of `quick`: the cases of its suite that are relevant here and fit into its time.
-
-    Where other programs take cores, a setting of threads is tried first, which the caller may use for the run.
-    """
+    """Return the plan of `quick`: relevant cases that fit into its time; and a setting of threads, if one helps."""
     from mldyno.doctor.settings import passive_wait_helps
 
     plugins.check("frameworks", framework)
@@ -351,14 +331,8 @@ def max_batch(
     return {mode: largest_batch(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 
-# -- other processes and machines ------------------------------------------------------------------
-
-
 def host(plan: Plan, address: str | None) -> str:
-    """Let other machines join the plan's cases at this machine's address; return the line to type there.
-
-    It is empty if all ranks are on this machine.
-    """
+    """Let other machines join the plan's cases here; return the line to type there, or nothing if none may join."""
     spread = {(case.ranks, case.nodes, case.threads) for case in plan.cases if case.nodes > 1}
     if not spread:
         if address is not None:

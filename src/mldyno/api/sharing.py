@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -16,20 +16,10 @@ from mldyno.errors import MldynoError, StoreError, UsageError
 from mldyno.files import file_stem
 from mldyno.printable import quoted
 from mldyno.records import Record
-from mldyno.store import Query, transfer
+from mldyno.store import Query, selection, transfer
 from mldyno.store.codec import came_from
 from mldyno.store.query import latest
-from mldyno.store.selection import (
-    AnyStore,
-    Tell,
-    nothing_to_remove,
-    opened,
-    pinned_by,
-    select,
-    silent,
-    stored,
-    tell_future,
-)
+from mldyno.store.selection import AnyStore, Tell, opened, silent
 from mldyno.temporary import atomic_folder
 from mldyno.units import count
 
@@ -39,14 +29,15 @@ def export(
 ) -> int:
     """Write stored records to a file, without command lines and paths if `private`; return their number."""
     opened_store = opened(store)
-    query = Query(pinned_by(text, opened_store) if text is not None else {}, heads=False, until=latest())
-    tell_future(replace(query, until=""), opened_store, tell)
+    query = Query(selection.pinned_by(text, opened_store) if text is not None else {}, heads=False, until=latest())
+    selection.tell_future(replace(query, until=""), opened_store, tell)
     _tell_sharing(tell, opened_store.counts(query), private)
     newest = opened_store.select(replace(query, heads=True)) if form == "csv" else []
     figures = [figure_of(score) for score in scores(outcomes(newest))]
     texts = opened_store.texts(query)
     if form == "csv" or private:  # then records are decoded, which damage may prevent
-        texts = (record.text for record in _copies(chain(opened_store.written(query), figures), private))
+        records = chain(opened_store.written(query), figures)
+        texts = (record.text for record in (map(transfer.private_copy, records) if private else records))
     return transfer.write(texts, path, form) - len(figures)
 
 
@@ -56,11 +47,6 @@ def _tell_sharing(tell: Tell, counts: Mapping[tuple[Case, str], int], private: b
 
     if counts:
         tell(sharing(counts, private))
-
-
-def _copies(records: Iterable[Record], private: bool) -> Iterator[Record]:
-    """Return records as they are to be shared."""
-    return map(transfer.private_copy, records) if private else iter(records)
 
 
 def submit(
@@ -75,11 +61,11 @@ def submit(
     opened_store = opened(store)
     here = machines.describe()
     own = opened_store.name_of(here)
-    pinned = pinned_by(what, opened_store) if what is not None else {}
+    pinned = selection.pinned_by(what, opened_store) if what is not None else {}
     if pinned.get("machine", own) != own:
         raise UsageError(f"'{what}' is another machine; what it measured is to be submitted there.")
     query = Query({**pinned, "machine": own}, provenances=("measured",))
-    tell_future(query, opened_store, tell)
+    selection.tell_future(query, opened_store, tell)
     records = [record for record in opened_store.written(query) if not record.interrupted]
     genuine = [record for record in records if not submission.fake(record)]
     real = submission.score_first([submission.of_key(record, here.key) for record in genuine])
@@ -93,8 +79,7 @@ def submit(
     _tell_sharing(tell, Counter((record.case, record.machine.name) for record in real), private=True)
     if len(real) < len(records):
         tell(f"left out: {count(len(records) - len(real), 'fake record')}")
-    stem = file_stem(real[0].machine.name, *(record.id for record in real))
-    place = path or f"{stem}.jsonl"
+    place = path or f"{file_stem(real[0].machine.name, *(record.id for record in real))}.jsonl"
     return place, transfer.write([signature, *(record.text for record in real)], place, "jsonl") - 1
 
 
@@ -104,9 +89,9 @@ def check_submissions(paths: Sequence[str]) -> tuple[int, list[str]]:
 
     examined = [transfer.examined(path) for path in paths]
     judged = submission.faults([records for records, _ in examined])
-    lines = [[*faults, *(f"{path}: {fault}" for fault in more)]
-             for path, (_, faults), more in zip(paths, examined, judged, strict=True)]  # fmt: skip
-    return sum(len(records) for records, _ in examined), list(chain.from_iterable(lines))
+    lines = [line for path, (_, faults), more in zip(paths, examined, judged, strict=True)
+             for line in (*faults, *(f"{path}: {fault}" for fault in more))]  # fmt: skip
+    return sum(len(records) for records, _ in examined), lines
 
 
 def import_(paths: Sequence[str], store: AnyStore = None, tell: Tell = silent) -> tuple[int, int]:
@@ -146,8 +131,7 @@ class Removal:
     records: list[Record]
     resumable: list[str]
     """Unfinished runs that keep some records; removed ones are measured again when these runs are resumed."""
-    dropped: list[str]
-    """Unfinished runs that keep no records, and can't be resumed any more."""
+    dropped: list[str]  # unfinished runs that keep no records, and can't be resumed any more
 
 
 def remove(
@@ -163,9 +147,13 @@ def remove(
     opened_store = opened(store)
     records: dict[str, Record] = {}
     for word in words:
-        meant = stored(word, opened_store)
+        meant = selection.stored(word, opened_store)
         if not meant:
-            raise nothing_to_remove(word, opened_store)
+            pinned = selection.meant_by(word, opened_store)
+            if not {"file", "id"} & pinned.keys() and opened_store.select(Query(pinned)):
+                ships = "which ship with mldyno and can't be removed"
+                raise MldynoError(f"'{word}' means published figures only, {ships}.")
+            raise MldynoError(f"nothing stored for '{word}'; `mldyno history` lists what there is.")
         records |= {record.id: record for record in meant}
     unfinished = {run for run, *_ in opened_store.unfinished_runs()} & {each.run.id for each in records.values()}
     left = {run for run in unfinished
@@ -185,10 +173,7 @@ def report(
     path: str | None = None, what: str | None = None, form: str = "html", store: AnyStore = None,
     private: bool = False, tell: Tell = silent,
 ) -> list[str]:  # fmt: skip
-    """Write the report of what a word means, or of everything: a page, or a folder of pictures; return their paths.
-
-    With `private`, command lines and paths are omitted.
-    """
+    """Write the report of what a word means, or of everything: a page, or a folder of pictures; return their paths."""
     from mldyno.views.report import write_page, write_pictures
 
     records = _reported(what, store, private, tell)
@@ -209,9 +194,8 @@ def site(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:  # fmt: skip
     """Write a static site of what a word means, or of everything, published machines too; return its first page."""
-    from mldyno.views.site import write_site
     from mldyno.views.site.collection import stems
-    from mldyno.views.site.pages import MARK, TITLE
+    from mldyno.views.site.pages import MARK, TITLE, write_site
 
     with atomic_folder(folder, MARK, TITLE) as part:
         chosen = _chosen(what, store, tell)
@@ -222,13 +206,14 @@ def site(
         _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in own), private)
         if len(records) < len(chosen):
             tell(f"left out: {count(len(chosen) - len(records), 'fake record')}, of which no time is real")
-        write_site(list(_copies(records, private)), stems(records), part, progress)
+        copies = list(map(transfer.private_copy, records)) if private else records
+        write_site(copies, stems(records), part, progress)
     return os.path.join(folder, "index.html")
 
 
 def _chosen(what: str | None, store: AnyStore, tell: Tell) -> list[Record]:
     """Return the newest records that a word means, or all; those of a file as if it were imported."""
-    records, pinned = select(what, opened(store), tell=tell)
+    records, pinned = selection.select(what, opened(store), tell=tell)
     if "file" not in pinned:
         return records
     return [came_from(record, transfer.file_name(pinned["file"])) for record in records]  # no command of the reader's
@@ -244,11 +229,10 @@ def _reported(what: str | None, store: AnyStore, private: bool, tell: Tell) -> l
         if what is None:
             raise MldynoError("nothing was measured yet; `mldyno quick` is a good beginning.")
         status = "only published figures" if records else "nothing recorded"
-        raise MldynoError(
-            f"{status} for '{what}'; measure it with `mldyno run`, and see what there is with `mldyno history`."
-        )
+        how = "measure it with `mldyno run`, and see what there is with `mldyno history`"
+        raise MldynoError(f"{status} for '{what}'; {how}.")
     _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
     name, *more = machines_of(measured) if tell is not silent else [""]
     if more:
         tell(f"about {name}, compared with {', '.join(more)}; `mldyno report {quoted(more[0])}` is about that one")
-    return list(_copies(measured, private))
+    return list(map(transfer.private_copy, measured)) if private else measured

@@ -69,16 +69,11 @@ class NarrowHelp(click.HelpFormatter):
         super().write_dl(rows, min(col_max, self.width // 3), col_spacing)
 
 
-class WrappingContext(click.Context):
-    """Context that wraps help to the window."""
-
-    formatter_class = NarrowHelp
+click.Context.formatter_class = NarrowHelp  # for the help of every command
 
 
 class LazyGroup(click.Group):
     """Imports a command's file when the command is called, not when help is shown."""
-
-    context_class = WrappingContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for summaries in commands().values() for name in summaries]
@@ -88,7 +83,6 @@ class LazyGroup(click.Group):
             if cmd_name in summaries:
                 for value in vars(import_module(f"mldyno.cli.{file}")).values():
                     if isinstance(value, click.Command) and value.name == cmd_name:
-                        value.context_class = WrappingContext
                         return value
         return None
 
@@ -160,20 +154,11 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
-        if isinstance(error, FileNotFoundError) and _folder_is_gone():
-            _print_error("the folder that you are in was deleted; change into another one.")
-        else:
-            inside = f"{type(error).__name__}: {error}"
-            _print_error(f"something went wrong inside mldyno ({inside}); MLDYNO_DEBUG=1 shows where.")
+        reason = f"something went wrong inside mldyno ({type(error).__name__}: {error}); MLDYNO_DEBUG=1 shows where."
+        if isinstance(error, FileNotFoundError) and not os.path.exists(os.curdir):
+            reason = "the folder that you are in was deleted; change into another one."
+        _print_error(reason)
         return 1
-
-
-def _folder_is_gone() -> bool:
-    """Return whether the working folder was deleted, so that no relative path works."""
-    try:
-        return not os.getcwd()
-    except FileNotFoundError:
-        return True
 
 
 def _print_error(message: str) -> None:
@@ -192,9 +177,6 @@ def _explained(error: click.ClickException) -> str:
     return f"{error.format_message()} See: {context.command_path} --help"
 
 
-# -- signals ---------------------------------------------------------------------------------------
-
-
 class Signalled(KeyboardInterrupt):
     """A signal ended the command; the message is its name."""
 
@@ -206,10 +188,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def tidy_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, so that temporary files are removed.
-
-    Signals that are ignored, as under nohup, stay ignored. Only the main thread can do this.
-    """
+    """Let SIGTERM and SIGHUP, unless ignored, end a command as Ctrl-C does, so that temporary files are removed."""
     handled = []
     for number in END_SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:

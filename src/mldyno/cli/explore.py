@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from mldyno import plugins, suites
-from mldyno.cli.options import DURATION, Parsed, command, json_option, print_data, print_json, say, store_option
+from mldyno.cli.options import DURATION, Parsed, command, json_option, store_option
+from mldyno.cli.output import print_data, print_json, say
 from mldyno.errors import NOT_ALL_OK, OK, unknown
 
 KINDS = ("workloads", "suites", "frameworks", "devices", "machines")

@@ -8,20 +8,9 @@ from typing import Any
 import click
 
 from mldyno import api
-from mldyno.cli.options import (
-    DURATION,
-    EFFORT,
-    axis_options,
-    command,
-    complete_targets,
-    json_option,
-    print_json,
-    run_options,
-    say,
-    setting_options,
-    store_option,
-    verbosity_options,
-)
+from mldyno.cli import options
+from mldyno.cli.options import DURATION, EFFORT, command
+from mldyno.cli.output import print_json, say
 from mldyno.errors import NOT_ALL_OK, OK
 from mldyno.plan import MOST_SIZES_PER_DOUBLING, Plan
 from mldyno.store import Store
@@ -31,10 +20,10 @@ BEHIND_DASHES = "mldyno.command"
 
 
 @command("quick", "At most three minutes: how fast this machine trains and runs models.")
-@setting_options("budget", "limit", budget="6s", limit="160s")
+@options.setting_options("budget", "limit", budget="6s", limit="160s")
 @click.option("--framework", default="torch", show_default=True, help="torch, or fake for the simulated framework.")
-@verbosity_options
-@store_option
+@options.verbosity_options
+@options.store_option
 def quick(verbosity: str | None, store: str | None, **options: Any) -> int:
     """Measure this machine in at most three minutes: how fast it trains and runs models, on every device.
 
@@ -51,19 +40,17 @@ class RunCommand(click.Command):
     """Takes the words behind the first `--`: the user's command, or several with `--` between them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            place = args.index("--")
-            ctx.meta[BEHIND_DASHES] = tuple(args[place + 1 :])
-            args = args[:place]
-        return super().parse_args(ctx, args)
+        place = args.index("--") if "--" in args else len(args)
+        ctx.meta[BEHIND_DASHES] = tuple(args[place + 1 :]) if place < len(args) else None
+        return super().parse_args(ctx, args[:place])
 
 
 @command("run", "Measure workloads, a suite or your own model, on every axis you name.", RunCommand)
-@click.argument("targets", nargs=-1, shell_complete=complete_targets)
-@axis_options()
-@setting_options(*EFFORT, "by", "rendezvous", "against", "unchecked", "trust", "weights", "download")
-@run_options
-@store_option
+@click.argument("targets", nargs=-1, shell_complete=options.complete_targets)
+@options.axis_options()
+@options.setting_options(*EFFORT, "by", "rendezvous", "against", "unchecked", "trust", "weights", "download")
+@options.run_options
+@options.store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
 @click.pass_context
 def run(
@@ -89,7 +76,7 @@ def run(
       mldyno run --budget 2m -- python train.py
       mldyno run -- sleep 0.1 -- sleep 0.2
     """
-    options["command"] = ctx.meta.get(BEHIND_DASHES)
+    options["command"] = ctx.meta[BEHIND_DASHES]
     if dry_run:
         return preview(api.planned(*targets, store=store, say=say, **options)[0], store, as_json)
     results = watched(api.run, store, verbosity, *targets, as_json=as_json, **options)
@@ -99,7 +86,7 @@ def run(
 
 
 @command("crossover", "Is the GPU worth it? The size from which one of two beats the other.")
-@click.argument("workload", shell_complete=complete_targets)
+@click.argument("workload", shell_complete=options.complete_targets)
 @click.option("--over", default="batch", show_default=True, metavar="AXIS", help="Size to vary: batch or seq.")
 @click.option("--from", "smallest", metavar="SIZE", help="Smallest size (1 item, or 8 tokens).")
 @click.option("--to", "largest", metavar="SIZE", help="Largest size (the workload's own).")
@@ -107,11 +94,11 @@ def run(
     "--per-doubling", type=click.IntRange(1, MOST_SIZES_PER_DOUBLING), default=1, show_default=True,
     help="Sizes per doubling.",
 )  # fmt: skip
-@axis_options()
-@setting_options(*EFFORT)
-@run_options
-@store_option
-@json_option
+@options.axis_options()
+@options.setting_options(*EFFORT)
+@options.run_options
+@options.store_option
+@options.json_option
 def crossover(
     resume: bool, dry_run: bool, store: str | None, as_json: bool, verbosity: str | None, **options: Any
 ) -> int:
@@ -149,11 +136,11 @@ def crossover(
 
 
 @command("max-batch", "The largest batch that fits on a device.")
-@click.argument("workload", shell_complete=complete_targets)
-@axis_options(without="batch")
+@click.argument("workload", shell_complete=options.complete_targets)
+@options.axis_options(without="batch")
 @click.option("--most", type=click.IntRange(min=1), help="Try no batch larger than this.")
-@setting_options("timeout")
-@json_option
+@options.setting_options("timeout")
+@options.json_option
 def max_batch(workload: str, mode: list[str] | None, as_json: bool, **options: Any) -> None:
     """Find the largest batch that fits on a device, in training and in inference.
 
@@ -212,9 +199,6 @@ def join(wait: float, **options: Any) -> int:
     return OK
 
 
-# -- progress and previews -------------------------------------------------------------------------
-
-
 def watched(
     measure: Callable[..., Any], store: str | None, verbosity: str | None, *targets: str, as_json: bool = False,
     **options: Any,
@@ -260,6 +244,6 @@ def preview(plan: Plan, store: str | None, as_json: bool) -> int:
     repeats += " or more" if plan.most > plan.fewest else ""
     too_large = len(forecasts) - len(running)
     without = f", without {count(too_large, 'case')} that can't fit" if too_large else ""
-    cases_in_all = f"{count(len(plan.cases), 'case')}{repeats}"
-    click.echo(f"{cases_in_all}, about {show_seconds(total)} in all{without}. Nothing was run.")
+    in_all = f"{count(len(plan.cases), 'case')}{repeats}, about {show_seconds(total)} in all{without}"
+    click.echo(f"{in_all}. Nothing was run.")
     return OK

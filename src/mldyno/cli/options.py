@@ -1,4 +1,4 @@
-"""Shared by commands: options, which follow from the axes and settings; shell completion; printing JSON."""
+"""Shared by commands: options, which follow from the axes and settings; shell completion."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from mldyno.cli.output import whole_lines
-from mldyno.errors import MldynoError
-
-if TYPE_CHECKING:
-    from mldyno.axes import Axis
-    from mldyno.settings import Setting
+from mldyno import plugins, settings, suites
+from mldyno.axes import AXES, Axis
+from mldyno.errors import MldynoError, UsageError
+from mldyno.settings import SETTINGS, Setting
+from mldyno.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 EFFORT = ("steps", "budget", "target", "repeats", "energy", "timeout", "limit", "data")
@@ -24,39 +23,6 @@ EFFORT = ("steps", "budget", "target", "repeats", "energy", "timeout", "limit", 
 def command(name: str, summary: str, cls: type[click.Command] = click.Command) -> Callable[[Any], click.Command]:
     """Make a function a command; the list of commands shows the summary, which is read from the file's text."""
     return click.command(name, cls=cls, short_help=summary)
-
-
-def say(line: str) -> None:
-    """Print a line on standard error, apart from the result."""
-    click.echo(line, err=True)
-
-
-def print_data(text: str) -> None:
-    """Print data for programs: lines are not wrapped, even in a window."""
-    with whole_lines():
-        click.echo(text)
-
-
-def print_json(content: Any) -> None:
-    """Print one JSON document."""
-    import json
-
-    print_data(json.dumps(content, indent=1, allow_nan=False))
-
-
-# -- types -----------------------------------------------------------------------------------------
-
-
-class Words(click.ParamType):  # type: ignore[type-arg]
-    """A comma list of words."""
-
-    name = "list"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        words = value if isinstance(value, list) else [word.strip() for word in str(value).split(",")]
-        if not all(words):
-            self.fail(f"'{value}' has an empty entry; write it as one,two.", param, ctx)
-        return words
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]
@@ -77,17 +43,17 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
 
 
-def duration(value: Any) -> float:
-    """Return a time in s."""
-    from mldyno.units import parse_duration
-
-    return value if isinstance(value, float) else parse_duration(str(value))
-
-
-DURATION = Parsed("duration", duration)
+def split_words(value: Any) -> list[str]:
+    """Return the words of a comma list."""
+    words = value if isinstance(value, list) else [word.strip() for word in str(value).split(",")]
+    if not all(words):
+        raise UsageError(f"'{value}' has an empty entry; write it as one,two.")
+    return words
 
 
-# -- options ---------------------------------------------------------------------------------------
+WORDS = Parsed("list", split_words)
+DURATION = Parsed("duration", lambda value: value if isinstance(value, float) else parse_duration(str(value)))
+
 
 store_option = click.option("--store", metavar="FILE", help="Store to use, instead of the default (or $MLDYNO_STORE).")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
@@ -110,32 +76,24 @@ def all_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 def axis_options(without: str = "") -> Callable[[F], F]:
     """Return an option for each axis of a case except one; each takes a comma list, and the lists multiply."""
-    from mldyno.axes import AXES
-
     return all_of(*(_axis_option(axis) for axis in AXES if axis.name not in ("workload", without)))
 
 
 def _axis_option(axis: Axis) -> Callable[[F], F]:
     def complete(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
-        from mldyno import plugins
-
         known = list(axis.values) or (plugins.names(axis.plugins) if axis.plugins else [])
         before, comma, last = start.rpartition(",")
         return [before + comma + value for value in known if value.startswith(last)]
 
-    return click.option(*axis.options, axis.name, type=Words(), metavar="LIST", help=axis.help, shell_complete=complete)
+    return click.option(*axis.options, axis.name, type=WORDS, metavar="LIST", help=axis.help, shell_complete=complete)
 
 
 def setting_options(*names: str, **usual: str) -> Callable[[F], F]:
     """Return the options of settings by their names; `usual` has defaults of this command, for the help."""
-    from mldyno.settings import SETTINGS
-
     return all_of(*(_setting_option(SETTINGS[name], usual.get(name, SETTINGS[name].usual)) for name in names))
 
 
 def _setting_option(setting: Setting, usual: str) -> Callable[[F], F]:
-    from mldyno import settings
-
     name = f"--{setting.keyword.replace('_', '-')}"
     text = f"{setting.help[:-1]} ({usual})." if usual else setting.help
     if setting.read is settings.flag:
@@ -146,7 +104,7 @@ def _setting_option(setting: Setting, usual: str) -> Callable[[F], F]:
     elif setting.values:
         kind = click.Choice(setting.values)
     elif setting.read is settings.checks:
-        kind = Words()
+        kind = WORDS
     return click.option(name, setting.keyword, type=kind, metavar=setting.metavar or None, help=text)
 
 
@@ -161,19 +119,13 @@ run_options = all_of(
 )
 
 
-# -- completion ------------------------------------------------------------------------------------
-
-
 def complete_targets(ctx: click.Context, param: click.Parameter, start: str) -> list[Any]:
     """Complete workloads and suites, or else files."""
-    from mldyno import plugins, suites
-
     return _starting_with(start, [*plugins.names("workloads"), *suites.names()])
 
 
 def complete_stored(ctx: click.Context, param: click.Parameter, start: str) -> list[Any]:
     """Complete workloads and machines, also those in the store, or else files; never fail."""
-    from mldyno import plugins
     from mldyno.store.selection import THIS_MACHINE
 
     names = [*plugins.names("workloads"), THIS_MACHINE]

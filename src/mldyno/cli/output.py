@@ -1,19 +1,20 @@
 """Output of the command line, safe for any terminal whatever the source of the text.
 
-Standard output and standard error pass a gate that lets only printable text and line breaks through. In a window it
-wraps wide lines between words; pipes, and data for programs, are not wrapped. A full disk, a reader that is gone and an
-encoding that lacks a character are handled here too. Only bars are styled, and their texts are made printable first.
-Rule: no other file writes past the gate.
+Standard output and standard error pass a gate that lets only printable text and line breaks through, and in a window
+wraps lines between words, unless they are data for programs. Only bars are styled. No other file writes past the gate.
 """
 
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
+
+import click
 
 from mldyno.errors import MldynoError
 from mldyno.printable import printable
@@ -35,10 +36,7 @@ class ReaderGone(Exception):
 
 
 class Styled:
-    """A stream for styled text; characters that its encoding lacks are replaced.
-
-    A command ends if it can't write to standard output; output to standard error may be lost.
-    """
+    """A stream for styled text; a command ends if it can't write to one that is needed."""
 
     def __init__(self, ungated: Any, needed: bool) -> None:
         self.ungated, self.needed = ungated, needed
@@ -98,16 +96,29 @@ def whole_lines() -> Iterator[None]:
         out.whole = False
 
 
+def say(line: str) -> None:
+    """Print a line on standard error, apart from the result."""
+    click.echo(line, err=True)
+
+
+def print_data(text: str) -> None:
+    """Print data for programs: lines are not wrapped, even in a window."""
+    with whole_lines():
+        click.echo(text)
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON document."""
+    print_data(json.dumps(content, indent=1, allow_nan=False))
+
+
 def on_terminal() -> bool:
     """Return whether a bar can be drawn on standard error."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not plain()
 
 
 def new_bar() -> Any:
-    """Return a bar on standard error with a description, a share and a detail; only `refresh` draws it.
-
-    In a narrow window the description is shortened first, then the bar, never the detail.
-    """
+    """Return a bar on standard error with a description, a share and a detail; only `refresh` draws it."""
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
     from rich.text import Text

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mldyno.analysis.estimates import step_time
-from mldyno.cli.options import print_data, say
-from mldyno.cli.output import new_bar, on_terminal
+from mldyno.cli.output import new_bar, on_terminal, print_data, say
 from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 from mldyno.runner.events import Listener
@@ -31,9 +30,6 @@ def time_left(seconds: float) -> str:
     return f"about {show_seconds(max(1.0, seconds))} left"
 
 
-# -- bars ------------------------------------------------------------------------------------------
-
-
 class Bar:
     """A bar on a terminal, redrawn at most twice a second so that this process takes little CPU time; else nothing."""
 
@@ -50,12 +46,10 @@ class Bar:
         self.stop()
 
     def start(self) -> None:
-        """Show the bar, if it is not shown yet."""
         if self._bar:
             self._bar.start()
 
     def stop(self) -> None:
-        """Remove the bar."""
         if self._bar:
             self._bar.stop()
 
@@ -83,7 +77,6 @@ class CountedBar(Bar):
     """Shows how many things are done, and the time left."""
 
     def __call__(self, done: int, total: int) -> None:
-        """Note that `done` of `total` are done."""
         now = time.monotonic()
         left = (now - self._began) * (total - done) / max(1, done)
         about = f", {time_left(left)}" if done < total and not self.narrow else ""
@@ -118,20 +111,15 @@ class AttemptBar(Bar):
         self.workload = workload
 
     def __call__(self, mode: str, attempt: Attempt) -> None:
-        """Print the outcome of an attempt."""
         outcome = f"fits, {show_bytes(attempt.peak or 0)}" if attempt.fits else f"does not fit ({attempt.reason})"
         self.say(f"{self.workload} {mode}: batch {attempt.batch:,} {outcome}")
         self.draw(time.monotonic(), force=True, detail=f"after batch {attempt.batch:,}, {mode}")
 
 
-# -- runs ------------------------------------------------------------------------------------------
-
-
 def listener_for(verbosity: str | None, as_json: bool = False) -> Listener:
     """Return the listener for where the output goes and the verbosity: quiet, verbose or None."""
-    if as_json or verbosity == "quiet" or not on_terminal():
-        return PlainLines(verbosity, as_json)
-    return LiveLine(verbosity)
+    plain = as_json or verbosity == "quiet" or not on_terminal()
+    return PlainLines(verbosity, as_json) if plain else LiveLine(verbosity)
 
 
 def repeat_of(plan: Plan, number: int) -> str:
@@ -254,7 +242,6 @@ class LiveLine(PlainLines):
         self._draw(self._name(case), "setting up", force=True)
 
     def _name(self, case: Case) -> str:
-        """Return the title of a case; with its device if the run has several."""
         return f"{case_title(case)}, {case.device}" if self._devices > 1 else case_title(case)
 
     def pairing_started(self, cases: Sequence[Case], number: int, pairing: Pairing) -> None:
@@ -271,8 +258,8 @@ class LiveLine(PlainLines):
             detail = left.removeprefix("about ")
         else:
             place, detail = f"{place}{self._repeat}", f"{detail}, {left}"
-        fields = {"description": f"{place}: {name}", "completed": self.left.share, "detail": detail}
-        self._bar.draw(time.monotonic(), force, **fields)
+        description, share = f"{place}: {name}", self.left.share
+        self._bar.draw(time.monotonic(), force, description=description, completed=share, detail=detail)
 
     def end(self) -> None:
         self._bar.stop()

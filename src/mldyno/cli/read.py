@@ -9,18 +9,9 @@ import click
 
 from mldyno import api
 from mldyno.analysis.comparisons import MEASURED
-from mldyno.cli.options import (
-    Words,
-    command,
-    complete_stored,
-    json_option,
-    print_data,
-    print_json,
-    private_option,
-    say,
-    since_option,
-    store_option,
-)
+from mldyno.cli import options
+from mldyno.cli.options import WORDS, command
+from mldyno.cli.output import print_data, print_json, say
 from mldyno.errors import MldynoError
 from mldyno.printable import quoted
 from mldyno.store.selection import silent
@@ -33,16 +24,16 @@ MOST_PATHS_LISTED = 3  # of pictures
 
 
 @command("compare", "How much faster is one than the other, and how sure is that?")
-@click.argument("a", shell_complete=complete_stored)
-@click.argument("b", required=False, shell_complete=complete_stored)
+@click.argument("a", shell_complete=options.complete_stored)
+@click.argument("b", required=False, shell_complete=options.complete_stored)
 @click.option("--by", metavar="AXIS", help="Compare along this axis, machine or run (device, where only A is given).")
 @click.option(
     "--value", type=click.Choice(list(MEASURED)), default="step", help="Compare the time of a step, or its energy."
 )
 @click.option("--anyway", is_flag=True, help="Compare even if other axes differ.")
-@since_option
-@store_option
-@json_option
+@options.since_option
+@options.store_option
+@options.json_option
 def compare(
     a: str, b: str | None, by: str | None, value: str, anyway: bool, since: str | None, store: str | None, as_json: bool
 ) -> None:
@@ -86,12 +77,12 @@ def compare(
 
 
 @command("table", "Lay results out on rows and columns, published machines among them.")
-@click.argument("targets", nargs=-1, shell_complete=complete_stored)
+@click.argument("targets", nargs=-1, shell_complete=options.complete_stored)
 @click.option(
-    "--rows", type=Words(), metavar="LIST", default="workload,mode,batch,seq", show_default=True, help="Axes as rows."
+    "--rows", type=WORDS, metavar="LIST", default="workload,mode,batch,seq", show_default=True, help="Axes as rows."
 )
 @click.option(
-    "--cols", type=Words(), metavar="LIST", default="machine,device", show_default=True, help="Axes as columns."
+    "--cols", type=WORDS, metavar="LIST", default="machine,device", show_default=True, help="Axes as columns."
 )
 @click.option(
     "--value",
@@ -100,9 +91,9 @@ def compare(
 @click.option("--by", metavar="AXIS", help="Show the speed-up along this axis.")
 @click.option("--per", type=click.Choice(list(PERIODS)), help="Unit of time of a throughput (s).")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True, help="Format.")
-@since_option
-@store_option
-@json_option
+@options.since_option
+@options.store_option
+@options.json_option
 def table(targets: tuple[str, ...], form: str, as_json: bool, **options: Any) -> None:
     """Lay the newest results out on rows and columns, published machines among them.
 
@@ -125,7 +116,7 @@ def table(targets: tuple[str, ...], form: str, as_json: bool, **options: Any) ->
 
 
 @command("report", "One page with charts, tables and what they say; pictures, and a card to post.")
-@click.argument("what", required=False, shell_complete=complete_stored)
+@click.argument("what", required=False, shell_complete=options.complete_stored)
 @click.option("--out", metavar="PATH", help="File of the page (report.html), or folder of the pictures (report-png).")
 @click.option(
     "--format", "form", type=click.Choice(["html", "png", "svg"]), default="html", show_default=True,
@@ -133,9 +124,9 @@ def table(targets: tuple[str, ...], form: str, as_json: bool, **options: Any) ->
 )  # fmt: skip
 @click.option("--card", metavar="FILE", help="Write one picture to post, PNG; nothing else, unless --out is given.")
 @click.option("--site", metavar="FOLDER", help="Write a site of all machines; nothing else, unless --out is given.")
-@private_option
-@store_option
-@json_option
+@options.private_option
+@options.store_option
+@options.json_option
 def report(
     what: str | None, out: str | None, form: str, card: str | None, site: str | None, as_json: bool, **options: Any
 ) -> None:
@@ -173,9 +164,9 @@ def report(
 
 
 @command("show", "All that is known about a case or a record.")
-@click.argument("what", shell_complete=complete_stored)
-@store_option
-@json_option
+@click.argument("what", shell_complete=options.complete_stored)
+@options.store_option
+@options.json_option
 def show(what: str, store: str | None, as_json: bool) -> None:
     """Show all that is known about a case (its newest run), or about the record with an id.
 
@@ -198,9 +189,9 @@ def show(what: str, store: str | None, as_json: bool) -> None:
 @command("history", "What was measured, newest first.")
 @click.argument("what", required=False)
 @click.option("--most", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Records to list.")
-@since_option
-@store_option
-@json_option
+@options.since_option
+@options.store_option
+@options.json_option
 def history(what: str | None, since: str | None, as_json: bool, **options: Any) -> None:
     """List what was measured, newest first, run by run, whatever its outcome.
 

@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mldyno import api
-from mldyno.cli.options import (
-    command,
-    complete_stored,
-    complete_targets,
-    json_option,
-    print_json,
-    private_option,
-    say,
-    store_option,
-)
-from mldyno.cli.output import whole_lines
+from mldyno.cli import options
+from mldyno.cli.options import command
+from mldyno.cli.output import print_json, say, whole_lines
 from mldyno.errors import OK, USER_ERROR, UsageError
 from mldyno.units import count
 
@@ -33,8 +25,8 @@ MOST_LISTED = 5  # records, and runs, in the preview of a removal
 @click.argument("file", default="-")
 @click.option("--only", metavar="FILTER", help="Only what a filter or a machine's name selects.")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="jsonl loses nothing; csv carries figures.")
-@private_option
-@store_option
+@options.private_option
+@options.store_option
 def export(file: str, only: str | None, form: str | None, private: bool, store: str | None) -> None:
     """Write the store's records to FILE, or to standard output.
 
@@ -55,8 +47,8 @@ def export(file: str, only: str | None, form: str | None, private: bool, store: 
 
 @command("import", "Add records from files to the store.")
 @click.argument("files", nargs=-1, required=True)
-@store_option
-@json_option
+@options.store_option
+@options.json_option
 def import_(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """Add the records of FILES to the store: all of them or, if one is bad, none.
 
@@ -76,10 +68,10 @@ def import_(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
 
 
 @command("submit", "Write one checked file for a shared collection; or check such files.")
-@click.argument("words", nargs=-1, metavar="[WHAT | FILES...]", shell_complete=complete_targets)
+@click.argument("words", nargs=-1, metavar="[WHAT | FILES...]", shell_complete=options.complete_targets)
 @click.option("--check", is_flag=True, help="Check FILES instead: print a line for each fault, and exit with code 1.")
 @click.option("--out", metavar="FILE", help="File to write, - for standard output (named after the machine).")
-@store_option
+@options.store_option
 def submit(words: tuple[str, ...], check: bool, out: str | None, store: str | None) -> int:
     """Write the newest records of this machine to one file, to be added to a shared collection.
 
@@ -94,7 +86,14 @@ def submit(words: tuple[str, ...], check: bool, out: str | None, store: str | No
       mldyno submit --check results/*.jsonl
     """
     if check:
-        return _check(words, out)
+        if not words or out is not None:
+            raise UsageError("--check takes the files to check, and writes nothing: mldyno submit --check FILES...")
+        total, faults = api.check_submissions(words)
+        for line in faults:
+            click.echo(line)
+        checked = f"{count(len(words), 'file')}, {count(total, 'record')}"
+        say(f"{checked}: {count(len(faults), 'fault')}" if faults else f"{checked}: all is well")
+        return USER_ERROR if faults else OK
     if len(words) > 1:
         raise UsageError("name one thing to submit, such as a workload or a filter; or files to check, with --check.")
     with whole_lines():
@@ -105,21 +104,10 @@ def submit(words: tuple[str, ...], check: bool, out: str | None, store: str | No
     return OK
 
 
-def _check(files: tuple[str, ...], out: str | None) -> int:
-    if not files or out is not None:
-        raise UsageError("--check takes the files to check, and writes nothing: mldyno submit --check FILES...")
-    total, faults = api.check_submissions(files)
-    for line in faults:
-        click.echo(line)
-    checked = f"{count(len(files), 'file')}, {count(total, 'record')}"
-    say(f"{checked}: {count(len(faults), 'fault')}" if faults else f"{checked}: all is well")
-    return USER_ERROR if faults else OK
-
-
 @command("remove", "Remove records from the store: of a run, a machine, a file; by their ids.")
-@click.argument("what", nargs=-1, required=True, shell_complete=complete_stored)
+@click.argument("what", nargs=-1, required=True, shell_complete=options.complete_stored)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@store_option
+@options.store_option
 def remove(what: tuple[str, ...], yes: bool, store: str | None) -> None:
     """Remove all that WHAT selects from the store, for good, however old.
 
@@ -153,9 +141,8 @@ def _preview(removal: Removal) -> list[str]:
 
     records = sorted(removal.records, key=lambda record: record.created, reverse=True)
     by_run = Counter((record.run.id, record.shown_machine) for record in records)
-    runs, machines = ({key[place] for key in by_run} for place in (0, 1))
-    of_which = f"{count(len(runs), 'run')} on {count(len(machines), 'machine')}"
-    lines = [f"{count(len(records), 'record')} of {of_which}:"]
+    runs, machines = map(set, zip(*by_run, strict=True))
+    lines = [f"{count(len(records), 'record')} of {count(len(runs), 'run')} on {count(len(machines), 'machine')}:"]
     lines += [f"  run {run} on {machine}: {number:,}" for (run, machine), number in by_run.most_common(MOST_LISTED)]
     lines += [f"  and {len(by_run) - MOST_LISTED:,} more runs"] if len(by_run) > MOST_LISTED else []
     lines += ["the newest of them:" if len(records) > MOST_LISTED else "which are:"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mldyno import machine as machines
-from mldyno.analysis.processes import THIS_PROCESS
+from mldyno.analysis.estimates import THIS_PROCESS
 from mldyno.axes import unstated
 from mldyno.errors import UsageError
 from mldyno.printable import name_from

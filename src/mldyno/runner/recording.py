@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from mldyno import __version__
-from mldyno.analysis.processes import Process, processes_of, telling, usual_for
+from mldyno.analysis.estimates import Process, processes_of, telling, usual_for
 from mldyno.masking import masked
 from mldyno.metrics import DEVICE_FACTS, FACTS, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened

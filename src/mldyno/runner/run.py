@@ -15,8 +15,8 @@ from pathlib import Path
 
 from mldyno import datasets, keys, plugins
 from mldyno import machine as machines
+from mldyno.analysis.estimates import Process, processes_of
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
-from mldyno.analysis.processes import Process, processes_of
 from mldyno.errors import StoreError
 from mldyno.files import expanded
 from mldyno.masking import masked_line

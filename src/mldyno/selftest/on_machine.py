@@ -16,8 +16,7 @@ from typing import Any
 
 from mldyno import plugins
 from mldyno.analysis.comparisons import verdict
-from mldyno.analysis.estimates import log_ratios, uncontended, undelayed
-from mldyno.analysis.processes import Process, headline, usual_for
+from mldyno.analysis.estimates import Process, headline, log_ratios, uncontended, undelayed, usual_for
 from mldyno.frameworks import Framework, Kernel
 from mldyno.records import Case
 from mldyno.selftest.measures import Measure, Row, lower_bound, meets, upper_bound

@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from mldyno.analysis import grouped
-from mldyno.analysis.processes import Process, headline, undisturbed, usual_for
+from mldyno.analysis.estimates import Process, headline, undisturbed, usual_for
 from mldyno.runner.recording import NEWEST_RECORDS
 from mldyno.selftest.measures import Measure, Row, series_kind, together
 from mldyno.stats.intervals import PREDICTED_PROCESSES, half_width, mean, median

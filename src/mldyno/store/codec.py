@@ -14,37 +14,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
 
-from mldyno import interpreters
+from mldyno import interpreters, records
 from mldyno.axes import AXES, LARGEST_WHOLE
 from mldyno.errors import MldynoError
 from mldyno.metrics import DEVICE_FACTS, FACTS, LARGEST, METRICS, SMALLEST, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable_content
-from mldyno.records import (
-    MACHINE_KEY,
-    NOT_HASHED,
-    SCHEMA,
-    Case,
-    Checks,
-    Device,
-    Machine,
-    Proof,
-    Record,
-    Run,
-    Series,
-    Software,
-    Warning_,
-    text_if_whole,
-    upgrade,
-)
+from mldyno.records import MACHINE_KEY, NOT_HASHED, SCHEMA, Proof, Record, Series, text_if_whole, upgrade
 from mldyno.sources import remember
-
-_KEYS: dict[type, set[str]] = {kind: {field.name for field in fields(kind)} for kind in
-         (Record, Run, Case, Series, Machine, Device, Software, Checks, Warning_)}  # fmt: skip
-_KEYS[Record] -= set(NOT_HASHED)
 
 TIMES = tuple(metric.name for metric in METRICS if metric.over_zero)
 LEAST = {"version": 1, **{axis.name: axis.least for axis in AXES if axis.number}}
@@ -82,19 +63,14 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise BadRecord(f"not JSON: {error}") from None
     if not isinstance(content, dict):
         raise BadRecord("a record is a JSON object, this is not")
-    if "\\u" in text:
-        _check_unicode(content)
+    if "\\u" in text:  # which can spell half a surrogate pair; no file or terminal takes it
+        try:
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadRecord("text with half a surrogate pair, which is not Unicode") from None
+        except RecursionError:
+            raise BadRecord("nested too deeply") from None
     return content
-
-
-def _check_unicode(content: dict[str, Any]) -> None:
-    """Refuse half a surrogate pair, which escapes can spell and no file or terminal takes."""
-    try:
-        json.dumps(content, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        raise BadRecord("text with half a surrogate pair, which is not Unicode") from None
-    except RecursionError:
-        raise BadRecord("nested too deeply") from None
 
 
 def decode(text: str | bytes) -> Record:
@@ -111,7 +87,10 @@ def decode(text: str | bytes) -> Record:
         written = text_if_whole(content)
         if written is None:
             raise BadRecord("its id is not the hash of its content: it was changed after it was recorded")
-        return _written_as(written, to_record(upgraded))
+        record = msgspec.convert(upgraded, Record, strict=True)
+        _check_keys(upgraded)
+        check(record)
+        return _written_as(written, record)
     except BadRecord:
         raise
     except RecursionError:
@@ -121,10 +100,7 @@ def decode(text: str | bytes) -> Record:
 
 
 def _written_as(text: str, record: Record) -> Record:
-    """Give a record that was just decoded its text, and printable fields.
-
-    It is copied only where a text is not printable: a copy takes half as long as decoding.
-    """
+    """Give a decoded record its text; copy it only where it holds text that is not printable, since copying is slow."""
     # within JSON in ASCII, only an escape can spell what is not printable
     printable = text.isascii() and ("\\" not in text or all(map(_spells_printable, set(_ESCAPES.findall(text)))))
     if not printable:
@@ -147,28 +123,19 @@ def came_from(record: Record, file: str, proof: Proof = "") -> Record:
     return record
 
 
-def to_record(content: Mapping[str, Any]) -> Record:
-    """Return the record of content of today's schema, checked by type, key and range."""
-    try:
-        record = msgspec.convert(content, Record, strict=True)
-    except msgspec.ValidationError as error:
-        raise BadRecord(str(error)) from None
-    _check_keys(content)
-    check(record)
-    return record
-
-
 def _check_keys(content: Mapping[str, Any]) -> None:
     machine = content["machine"]
-    parts = [(Record, content), (Run, content["run"]), (Case, content["case"]), (Machine, machine)]
-    parts += [(Software, content.get("software", {})), (Checks, content.get("checks", {}))]
-    parts += [(Series, part) for part in content.get("series", ())]
-    parts += [(Device, part) for part in machine.get("devices", ())]
-    parts += [(Warning_, part) for part in content.get("warnings", ())]
-    for kind, part in parts:
-        if not part.keys() <= _KEYS[kind]:
-            strange = ", ".join(sorted(map(str, part.keys() - _KEYS[kind])))
-            raise BadRecord(f"unknown key in {kind.__name__.strip('_').lower()}: {strange}")
+    parts = {
+        Record: [content], records.Run: [content["run"]], records.Case: [content["case"]], records.Machine: [machine],
+        records.Software: [content.get("software", {})], records.Checks: [content.get("checks", {})],
+        Series: content.get("series", ()), records.Device: machine.get("devices", ()),
+        records.Warning_: content.get("warnings", ()),
+    }  # fmt: skip
+    for kind, contents in parts.items():
+        known = {field.name for field in fields(kind)} - set(NOT_HASHED if kind is Record else ())
+        for strange in (part.keys() - known for part in contents if not part.keys() <= known):
+            names = ", ".join(sorted(map(str, strange)))
+            raise BadRecord(f"unknown key in {kind.__name__.strip('_').lower()}: {names}")
 
 
 def check(record: Record) -> None:
@@ -180,7 +147,12 @@ def check(record: Record) -> None:
             raise BadRecord(f"{name} must be a whole number from {least} on")
     if min(run.repeat, run.process, run.group) < 0:
         raise BadRecord("run.repeat, run.process and run.group must not be negative")
-    for wrong in _flaws(record):
+    for wrong in chain(
+        filter(None, map(flaw_of_series, record.series)),
+        (f"fact {name} {wrong}" for name, wrong in flaws(FACTS, record.facts).items()),
+        (f"a device's fact {name} {wrong}" for device in record.machine.devices
+         for name, wrong in flaws(DEVICE_FACTS, device.facts).items()),
+    ):  # fmt: skip
         raise BadRecord(wrong)
     if case.python is not None and not interpreters.NAME.fullmatch(case.python):
         raise BadRecord("python must be the name of an interpreter, such as 3.11.7+jax0.10.2")
@@ -211,14 +183,6 @@ def _texts(record: Record) -> Iterator[str]:
         yield from (device.name, device.framework, device.title)
     for warning in record.warnings:
         yield from (warning.code, warning.message, warning.hint)
-
-
-def _flaws(record: Record) -> Iterator[str]:
-    """Yield what is wrong with its series and facts."""
-    yield from filter(None, map(flaw_of_series, record.series))
-    yield from (f"fact {name} {wrong}" for name, wrong in flaws(FACTS, record.facts).items())
-    for device in record.machine.devices:
-        yield from (f"a device's fact {name} {wrong}" for name, wrong in flaws(DEVICE_FACTS, device.facts).items())
 
 
 def flaw_of_series(series: Series) -> str:

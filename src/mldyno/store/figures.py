@@ -52,7 +52,7 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
         for row in reader:
             if None in row or None in row.values():
                 raise BadRecord(f"it must have {len(reader.fieldnames or ())} columns")
-            yield _record({name: _as_it_was(text) for name, text in row.items()}, provenance)
+            yield _record({name: _without_guard(text) for name, text in row.items()}, provenance)
     except csv.Error as error:
         raise BadRecord(f"line {number}: not CSV: {error}") from None
     except MldynoError as error:
@@ -65,7 +65,7 @@ def inert(text: str) -> str:
     return f"'{shown}" if shown.lstrip().startswith(_GUARDED) else shown
 
 
-def _as_it_was(text: str) -> str:
+def _without_guard(text: str) -> str:
     """Remove the apostrophe of `inert`; any other apostrophe is part of the text."""
     return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(_GUARDED) else text
 
@@ -87,20 +87,16 @@ def _record(row: dict[str, str], provenance: Provenance) -> Record:
     steps = None if no_steps else AXIS["batch"].parse(row["steps"])
     date, note = row["published"], printable(row["note"])
     created = f"{date}-01T00:00:00Z" if len(date) == 7 else date
+    code = next((code for start, code in _MARKS.items() if note.startswith(start)), "note")
     record = Record(
-        schema=SCHEMA,
-        id="",
-        created=created,
-        provenance=provenance,
-        run=Run(id=f"{row['source']} {date}", suite=row["source"]),
-        case=Case(**axes),
+        schema=SCHEMA, id="", created=created, provenance=provenance,
+        run=Run(id=f"{row['source']} {date}", suite=row["source"]), case=Case(**axes),
         status=row["status"],  # type: ignore[arg-type]
         reason="" if row["status"] == "ok" else f"published as {row['status']}",
-        machine=Machine(name=row["machine"]),
-        series=_series(row),
+        machine=Machine(name=row["machine"]), series=_series(row),
         facts={key: value for key, value in (("steps", steps), ("note", note)) if value},
-        warnings=_marks(note),
-    )
+        warnings=(Warning_(code, note),) if note else (),
+    )  # fmt: skip
     check(record)
     return seal(record)
 
@@ -115,11 +111,6 @@ def _series(row: dict[str, str]) -> tuple[Series, ...]:
     if not math.isfinite(value) or value < 0:
         raise BadRecord(f"value '{row['value'][:40]}' is not a number of 0 or more")
     return (Series(metric_named(printable(row["quantity"])).name, row["unit"], (value,)),)  # type: ignore[arg-type]
-
-
-def _marks(note: str) -> tuple[Warning_, ...]:
-    code = next((code for start, code in _MARKS.items() if note.startswith(start)), "note")
-    return (Warning_(code, note),) if note else ()
 
 
 def marks(record: Record) -> list[tuple[str, str]]:
@@ -139,19 +130,18 @@ def write(records: Iterable[Record], out: TextIO) -> int:
     return count
 
 
-def _is_figure(series: Series) -> bool:
-    """Return whether machines are judged by a series: one direction is better, and it counts in this stage."""
-    metric = metric_named(series.metric)
-    return metric.better is not None and series.stage in metric.stages
-
-
 def _rows(record: Record) -> Iterator[list[Any]]:
     case = record.case
     if not record.alone:  # times for ratios are no figures
         return
+
+    def is_judged_by(series: Series) -> bool:
+        metric = metric_named(series.metric)
+        return metric.better is not None and series.stage in metric.stages
+
     values_of = {axis.name: getattr(case, axis.name) for axis in AXES}
     axes = {name: "" if value is None else AXIS[name].show(value) for name, value in values_of.items()}
-    figures = [series for series in record.series if series.stage == "steady" or _is_figure(series)]
+    figures = [series for series in record.series if series.stage == "steady" or is_judged_by(series)]
     metrics = {(series.metric, series.unit): series.stage for series in figures}
     samples: dict[tuple[str, str], list[float]] = {}  # of all series at once: a stranger's record may have 100,000
     for series in record.series if record.status == "ok" else ():
@@ -164,9 +154,6 @@ def _rows(record: Record) -> Iterator[list[Any]]:
                  "status": record.status, "steps": steps, "note": note, **axes}  # fmt: skip
         cells = ("" if known[name] is None else known[name] for name in WRITTEN)
         yield [inert(cell) if isinstance(cell, str) else cell for cell in cells]
-
-
-# -- the published figures that mldyno ships -------------------------------------------------------
 
 
 @lru_cache(maxsize=1)

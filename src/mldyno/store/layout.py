@@ -114,8 +114,6 @@ CREATE TRIGGER keep_heads AFTER INSERT ON records WHEN new.interrupted = 0 BEGIN
   WHERE excluded.created >= heads.created;
 END;
 """
-
-
 _LAYOUT_4 = """
 -- What proves that this machine made the plan; and a key has a * behind it where its owner signed what was imported.
 ALTER TABLE runs ADD COLUMN proof TEXT NOT NULL DEFAULT '';
@@ -136,11 +134,18 @@ class NotAStore(Exception):
 
 def of(connection: sqlite3.Connection) -> int | None:
     """Return the layout of a file, None where it is empty; raise where it is no store that can be used here."""
-    with contextlib.nullcontext() if connection.in_transaction else _snapshot(connection):
+    snapshot = not connection.in_transaction  # so that nothing changes in between
+    if snapshot:
+        connection.execute("BEGIN")
+    try:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"))
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    finally:
+        if snapshot:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
     if tables and application != APPLICATION:
         raise NotAStore("this is an SQLite file of another program; name another file")
     if layout > LAYOUT:
@@ -165,24 +170,9 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
                 continue
             try:
                 MIGRATIONS[layout](connection)
-            except (
-                TypeError,
-                ValueError,
-                KeyError,
-            ) as error:  # a column of another type, which only damage can give it
+            except (TypeError, ValueError, KeyError) as error:  # only damage gives a column another type
                 raise NotAStore(f"it is damaged; move it away: it can't be brought up to date ({error})") from error
             connection.execute(f"PRAGMA user_version = {layout + 1}")
-
-
-@contextlib.contextmanager
-def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Begin a transaction that reads, so that nothing changes in between."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
 
 
 @contextlib.contextmanager
@@ -240,10 +230,7 @@ def to_write(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def to_read(path: Path, patience: float, repair: bool = True) -> tuple[sqlite3.Connection | None, bool]:
-    """Open the file, None where it is empty; also return whether it is a private copy, which closing it removes.
-
-    Without `repair`, raise where the file would have to be mended first.
-    """
+    """Open the file, None where it is empty, and return whether it is a private copy; mend it only with `repair`."""
     connection = _connected(path, "ro", patience)
     try:
         number = of(connection)
@@ -274,35 +261,28 @@ def _mended(path: Path) -> tuple[sqlite3.Connection | None, bool]:
             raise
     copy = sqlite3.connect("", isolation_level=None)  # a file without a name
     try:
-        _fill(copy, path)
+        try:
+            with contextlib.closing(_connected(path, "ro")) as old:
+                old.backup(copy)
+        except sqlite3.OperationalError as error:
+            if "readonly" not in str(error):
+                raise
+            _copy_undone(path, copy)
     except BaseException:
         copy.close()
         raise
     return _up_to_date(copy), True
 
 
-def _fill(copy: sqlite3.Connection, path: Path) -> None:
-    """Copy what the file holds, or held before a write that was not finished."""
-    try:
-        with contextlib.closing(_connected(path, "ro")) as old:
-            old.backup(copy)
-    except sqlite3.OperationalError as error:
-        if "readonly" not in str(error):
-            raise
-        _copy_undone(path, copy)
-
-
 def _up_to_date(connection: sqlite3.Connection) -> sqlite3.Connection | None:
     """Migrate the tables to today's layout; close the connection and return None where there are none."""
-    try:
-        if of(connection) is not None:
-            bring_up_to_date(connection)
-            return connection
-    except BaseException:
-        connection.close()
-        raise
-    connection.close()
-    return None
+    with contextlib.ExitStack() as stack:
+        stack.callback(connection.close)
+        if of(connection) is None:
+            return None
+        bring_up_to_date(connection)
+        stack.pop_all()  # it stays open
+    return connection
 
 
 def _copy_undone(path: Path, copy: sqlite3.Connection) -> None:

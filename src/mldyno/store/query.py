@@ -27,32 +27,26 @@ class Query:
     ids: tuple[str, ...] = ()
     heads: bool = True
     provenances: tuple[str, ...] = ("measured", "imported", "published")
-    since: str = ""
-    """The earliest date, as records write it; any, if empty."""
-    until: str = ""
-    """The latest date; any, if empty."""
-    rehearsed: bool = True
-    """Whether simulated cases are included."""
+    since: str = ""  # the earliest date, as records write it; any, if empty
+    until: str = ""  # the latest date; any, if empty
+    rehearsed: bool = True  # whether simulated cases are included
 
     def fits(self, record: Record) -> bool:
         """Return whether a record is meant, whatever store or file it comes from."""
         if record.provenance not in self.provenances or record.created < self.since:
             return False
-        if self.until and record.created > self.until:
+        if (self.until and record.created > self.until) or (self.ids and not record.id.startswith(self.ids)):
             return False
-        if record.case.rehearsed and not self.rehearsed:
-            return False
-        if self.ids and not any(record.id.startswith(start) for start in self.ids):
-            return False
-        return all(is_meant(name, column_of(record, name), value) for name, value in self.equal.items())
+        columns = {"machine": record.shown_machine, "run": record.run.id, "status": record.status,
+                   "provenance": record.provenance, "imported_from": record.imported_from}  # fmt: skip
+        pinned = [(columns[name], name, value) for name, value in self.equal.items() if name in columns]
+        return self.fits_case(record.case) and all(is_meant(name, actual, value) for actual, name, value in pinned)
 
     def fits_case(self, case: Case) -> bool:
-        """Return whether a case has the axes that are meant."""
         if case.rehearsed and not self.rehearsed:
             return False
-        return all(
-            is_meant(name, getattr(case, name), value) for name, value in self.equal.items() if name not in COLUMNS
-        )
+        axes = [(name, value) for name, value in self.equal.items() if name not in COLUMNS]
+        return all(is_meant(name, getattr(case, name), value) for name, value in axes)
 
 
 def latest() -> str:
@@ -65,23 +59,8 @@ def is_meant(name: str, actual: Any, meant: Any) -> bool:
     return actual == meant or (name == "workload" and family(actual) == meant)
 
 
-def column_of(record: Record, name: str) -> Any:
-    """Return the value of an axis or of one of COLUMNS."""
-    if name == "machine":
-        return record.shown_machine
-    if name == "run":
-        return record.run.id
-    return getattr(record if name in COLUMNS else record.case, name)
-
-
-# -- machines --------------------------------------------------------------------------------------
-
-
 class Identity(NamedTuple):
-    """What distinguishes machines; `key` is empty where it is unknown.
-
-    What was imported unsigned belongs to another machine than what the key's owner signed.
-    """
+    """What distinguishes machines; what was imported unsigned is of another one than what a key's owner signed."""
 
     name: str
     key: str
@@ -89,11 +68,7 @@ class Identity(NamedTuple):
 
 
 def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
-    """Return the name of each machine, with the first digits of its key where several have the same name.
-
-    What was measured without a key, as by older versions, belongs to the machine of that name; what was imported
-    without one is a separate machine. The key that this machine had before it had a secret counts as its key.
-    """
+    """Return each machine's name, with the first digits of its key where several have that name."""
     rivals: dict[tuple[str, bool], set[str]] = {}
     for name, key, imported in machines:
         rivals.setdefault((name, imported), set()).update([key] if key or imported else [])
@@ -101,20 +76,14 @@ def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
     for alike, known in rivals.items():
         own = {key: key if alike[1] or len(known) == 1 else present(key) for key in known}
         keys = set(own.values())
-        digits = _digits({key.removesuffix(SIGNED) for key in keys})
+        bare, digits = {key.removesuffix(SIGNED) for key in keys}, FEWEST_DIGITS
+        while len({key[:digits] for key in bare}) < len(bare):
+            digits += 1
         for key in {*known, ""}:
             doubt = "?" if own.get(key, key) + SIGNED in keys else ""
             tag = f" [{own[key].removesuffix(SIGNED)[:digits]}{doubt}]" if key and len(keys) > 1 else ""
             names[Identity(alike[0], key, alike[1])] = alike[0] + tag
     return {machine: names[machine] for machine in machines}
-
-
-def _digits(keys: Collection[str]) -> int:
-    """Return how many digits distinguish these keys."""
-    digits = FEWEST_DIGITS
-    while len({key[:digits] for key in keys}) < len(keys):
-        digits += 1
-    return digits
 
 
 def shown(machine: Identity, names: Mapping[Identity, str]) -> str:

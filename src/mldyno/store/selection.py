@@ -45,7 +45,6 @@ def opened(store: AnyStore) -> Store:
 
 
 def _own_name(store: Store) -> str:
-    """Return this machine's name in the store."""
     from mldyno import machine  # asks the system, which few questions need
 
     return store.name_of(machine.describe())
@@ -115,10 +114,15 @@ def pinned_by(text: str, store: Store) -> Pinned:
     known = {"workloads": list(dict.fromkeys([*plugins.names("workloads"), *stored])),
              "frameworks": [*plugins.names("frameworks"), TRACKED]}  # fmt: skip
     joined = _with_names_joined(text, known["workloads"])
-    if not is_explicit(joined) and "/" not in (text if _all_terms(text) else joined):
+    all_terms = all(part and part == part.strip() for part in text.split("/"))
+    if not is_explicit(joined) and "/" not in (text if all_terms else joined):
         return _meaning_of_word(joined, known, store)
+    pinned: Pinned = {}
+    if joined != text and all_terms:  # else a command or model with slashes in its name is one of the terms
+        with contextlib.suppress(UsageError):
+            pinned = parse_filter(text, known)
     try:
-        pinned = _of_filter(text, joined, known)
+        pinned = pinned or parse_filter(joined, known)
     except UsageError as error:
         if pinned := _of_id(joined, known, store):
             return pinned
@@ -127,19 +131,6 @@ def pinned_by(text: str, store: Store) -> Pinned:
         pinned["machine"] = the_one_meant(pinned["machine"], store.machines()) or pinned["machine"]
     fits = any(Query(pinned).fits_case(case) for case in store.cases())
     return pinned if fits else _of_id(joined, known, store) or pinned
-
-
-def _all_terms(text: str) -> bool:
-    """Return whether all parts between slashes could be terms."""
-    return all(part and part == part.strip() for part in text.split("/"))
-
-
-def _of_filter(text: str, joined: str, known: Mapping[str, Sequence[str]]) -> Pinned:
-    """Read a filter; the name of a command or model with slashes is one of its terms unless all parts are terms."""
-    if joined != text and _all_terms(text):
-        with contextlib.suppress(UsageError):
-            return parse_filter(text, known)
-    return parse_filter(joined, known)
 
 
 def _of_id(text: str, known: Mapping[str, Sequence[str]], store: Store) -> Pinned:
@@ -151,8 +142,10 @@ def _of_id(text: str, known: Mapping[str, Sequence[str]], store: Store) -> Pinne
 
 def _with_names_joined(text: str, workloads: Collection[str]) -> str:
     """Return a text in which workloads that were typed with slashes have the colons of their names in the store."""
-    whole = (text, _command_name(text), *([os.path.basename(text)] if is_target(text) else []))
-    for name in whole:
+    command = text
+    with contextlib.suppress(ValueError):  # a quote that is not closed
+        command = sources.name_of(masked_line(shlex.split(text)))  # as it was typed, slashes, secrets and all
+    for name in (text, command, *([os.path.basename(text)] if is_target(text) else [])):
         if name in workloads:
             return name
     names = sorted((name for name in workloads if ":" in name), key=len, reverse=True)
@@ -161,14 +154,6 @@ def _with_names_joined(text: str, workloads: Collection[str]) -> str:
     any_name = "|".join(re.escape(name).replace(":", "[:/]") for name in names)
     pattern = rf"(?:(?<=^)|(?<=/)|(?<=workload=))(?:{any_name})(?=/|$)"
     return re.sub(pattern, lambda match: match[0].replace("/", ":"), text)
-
-
-def _command_name(text: str) -> str:
-    """Return the workload of a command as it was typed, slashes, secrets and all."""
-    try:
-        return sources.name_of(masked_line(shlex.split(text)))
-    except ValueError:  # a quote that is not closed
-        return text
 
 
 def _meaning_of_word(
@@ -322,23 +307,8 @@ def nothing_for(targets: Sequence[str], since: str = "") -> MldynoError:
     return MldynoError(f"nothing recorded{what}; measure it with `{how}`, or look what there is: mldyno history")
 
 
-def nothing_to_remove(text: str, store: Store) -> MldynoError:
-    """Return the error for nothing to remove; what ships with mldyno can't be removed."""
-    meaning = meant_by(text, store)
-    if not {"file", "id"} & meaning.keys() and store.select(Query(meaning)):
-        return MldynoError(f"'{text}' means published figures only, which ship with mldyno and can't be removed.")
-    return MldynoError(f"nothing stored for '{text}'; `mldyno history` lists what there is.")
-
-
-# -- filters ---------------------------------------------------------------------------------------
-
-
 def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the axes and values that a filter pins: `axis=value` terms and bare values, between slashes.
-
-    All terms must hold: a filter that names two values of one axis is refused. `plugin_names` are the workloads and
-    frameworks that there are.
-    """
+    """Return what a filter pins: `axis=value` terms and bare values, all of which must hold, between slashes."""
     pinned: dict[str, Any] = {}
     for term in filter(None, map(str.strip, text.split("/"))):
         name, value = _read_explicit(term, plugin_names) or _read_bare(term, plugin_names)
@@ -413,9 +383,6 @@ def _read_bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[st
         return "workload", workload
     words = [word for axis in AXES for word in (*axis.values, *plugin_names.get(axis.plugins, ()))]
     raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])
-
-
-# -- names of machines: parts of them, words in any order, with small typos ------------------------
 
 
 def the_one_meant(text: str, names: Sequence[str]) -> str | None:

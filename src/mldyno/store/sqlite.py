@@ -123,7 +123,6 @@ class Store:
             connection.execute(f"PRAGMA user_version = {layout.LAYOUT}")
 
     def close(self) -> None:
-        """Close the file."""
         for connection in (self._connection, self._copy):
             if connection is not None:
                 connection.close()
@@ -154,10 +153,7 @@ class Store:
             return int(new.fetchone()[0])
 
     def remove(self, ids: Iterable[str], lives: Callable[[str], bool]) -> int:
-        """Remove records, and cases and runs without any left, all or none; return how many records there were.
-
-        Raise if one of their runs is going on, which `lives` says of its owner.
-        """
+        """Remove records, all or none, and cases and runs without any; raise if `lives` says that a run is going on."""
         with self._writing() as connection:
             connection.execute("PRAGMA secure_delete = ON")  # no text stays in what the file does not use any more
             find = "SELECT number, run, case_number FROM records WHERE id = ?"
@@ -170,13 +166,10 @@ class Store:
             connection.executemany("DELETE FROM records WHERE number = ?", [row[:1] for row in rows])
             connection.execute(f"DELETE FROM heads WHERE case_number IN ({cases})")
             connection.execute(_HEADS_OF_CASES.format(cases))
-            connection.execute(
-                f"DELETE FROM cases WHERE number IN ({cases}) AND number NOT IN (SELECT case_number FROM records)"
-            )
-            connection.executemany(
-                "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM records WHERE run = runs.id)",
-                [(run,) for run in runs],
-            )
+            unused = "number NOT IN (SELECT case_number FROM records)"
+            connection.execute(f"DELETE FROM cases WHERE number IN ({cases}) AND {unused}")
+            empty = "NOT EXISTS (SELECT 1 FROM records WHERE run = runs.id)"
+            connection.executemany(f"DELETE FROM runs WHERE id = ? AND {empty}", [(run,) for run in runs])
             return len(rows)
 
     def shrink(self, lives: Callable[[str], bool]) -> None:
@@ -189,10 +182,8 @@ class Store:
         if connection is None:  # and nothing was removed
             return
         with layout.errors_of(self.path):
-            pages, free, page = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
-            )
+            names = ("page_count", "freelist_count", "page_size")
+            pages, free, page = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
             if pages * page > LARGE_FILE and free < LEAST_FREE * pages:
                 return
             for run, owner, *_ in self.unfinished_runs():
@@ -216,7 +207,6 @@ class Store:
             )
 
     def finish_run(self, run: str) -> None:
-        """Record that nothing of a run is missing."""
         with self._writing() as connection:
             connection.execute("UPDATE runs SET finished = 1 WHERE id = ?", (run,))
 
@@ -272,8 +262,8 @@ class Store:
     def of_the_future(self, query: Query) -> list[tuple[str, str]]:
         """Return ids and dates of records that a wrong clock dated into the future: none counts as the newest."""
         more = "AND r.created > ? ORDER BY r.number"
-        return [(id_, date) for id_, date in self._select("r.id, r.created", query, str, str, more=more,
-                                                          values=[latest()])]  # fmt: skip
+        rows = self._select("r.id, r.created", query, str, str, more=more, values=[latest()])
+        return [(id_, date) for id_, date in rows]
 
     def _bodies(self, query: Query) -> Iterator[Stored]:
         if query.heads and not query.ids and "run" not in query.equal:
@@ -281,10 +271,8 @@ class Store:
             return
         where, values = self._where(query)
         last = 0
-        sql = (
-            f"SELECT r.number, {_STORED} FROM records r"
-            f" WHERE {where} AND r.number > ? ORDER BY r.number LIMIT {PAGE_RECORDS}"
-        )
+        page_of = f"AND r.number > ? ORDER BY r.number LIMIT {PAGE_RECORDS}"
+        sql = f"SELECT r.number, {_STORED} FROM records r WHERE {where} {page_of}"
         while page := self._read(sql, [*values, last], int, *_STORED_TYPES):
             yield from (stored[1:] for stored in page)
             last = page[-1][0]
@@ -297,12 +285,9 @@ class Store:
         wanted = query.equal.get("machine")
         meant = [] if wanted is None else [machine.name for machine in names if shown(machine, names) == wanted]
         only = "" if wanted is None else f" AND machine IN ({', '.join('?' * len(meant))})"
-        for number, case_number, created, name, key, imported in self._read(
-            f"{heads} SELECT number, case_number, created, machine, key, imported FROM newest"
-            f" WHERE case_number IN ({_listed(cases)}){only}",
-            meant,
-            *(int, int, str, str, str, int),
-        ):
+        columns = "number, case_number, created, machine, key, imported"
+        sql = f"{heads} SELECT {columns} FROM newest WHERE case_number IN ({_listed(cases)}){only}"
+        for number, case_number, created, name, key, imported in self._read(sql, meant, int, int, str, str, str, int):
             machine = shown(Identity(name, key, bool(imported)), names)
             if wanted in (None, machine):
                 head = (machine, cases[case_number].id)
@@ -388,7 +373,6 @@ class Store:
         return counted
 
     def cases(self) -> list[Case]:
-        """Return all cases of the store."""
         return list(self._cases(Query()).values())
 
     def workloads(self) -> list[str]:
@@ -399,12 +383,9 @@ class Store:
     def workloads_as_typed(self) -> list[str]:
         """Return the same names as users typed them, which a record of each command knows."""
         commands = [number for number, case in self._cases(Query()).items() if case.own_command]
-        for (body,) in self._read(
-            "SELECT r.body FROM heads h CROSS JOIN records r ON r.run = h.run AND r.case_number = h.case_number"
-            f" WHERE h.case_number IN ({_listed(commands)}) GROUP BY h.case_number",
-            (),
-            str,
-        ):
+        sql = ("SELECT r.body FROM heads h CROSS JOIN records r ON r.run = h.run AND r.case_number = h.case_number"
+               f" WHERE h.case_number IN ({_listed(commands)}) GROUP BY h.case_number")  # fmt: skip
+        for (body,) in self._read(sql, (), str):
             self._decoded(body, "", 0)
         return list(map(as_typed, self.workloads()))
 
@@ -415,7 +396,6 @@ class Store:
         return list(dict.fromkeys([*stored, *(record.machine.name for record in figures.published())]))
 
     def _machine_names(self) -> Names:
-        """Return the name of each machine of the store."""
         rows = self._read("SELECT DISTINCT machine, key, imported FROM heads", (), str, str, int)
         return told_apart([Identity(name, key, bool(imported)) for name, key, imported in rows])
 
@@ -430,9 +410,9 @@ class Store:
 
     def files_of(self, machine: str) -> list[str]:
         """Return the files by which records of a machine were imported, by its name here."""
-        query = Query({"machine": machine})
         more = "AND r.imported_from <> '' ORDER BY 1"
-        return [file for (file,) in self._select("DISTINCT r.imported_from", query, str, more=more)]
+        rows = self._select("DISTINCT r.imported_from", Query({"machine": machine}), str, more=more)
+        return [file for (file,) in rows]
 
 
 def _listed(numbers: Iterable[int]) -> str:
@@ -453,14 +433,11 @@ def _rows(
     for record in records:
         case, key = record.case, stored_key(record)
         if case not in numbers:
-            numbers[case] = _case_number(connection, case)
+            row = (SCHEMA, canonical(vars(case)))
+            connection.execute("INSERT OR IGNORE INTO cases (schema, content) VALUES (?, ?)", row)
+            stored = connection.execute("SELECT number FROM cases WHERE schema = ? AND content = ?", row)
+            numbers[case] = int(stored.fetchone()[0])
         if key.endswith(SIGNED):
             signed.append((key, record.id))
         yield (record.id, record.created, record.provenance, record.run.id, record.machine.name, numbers[case],
                record.status, int(record.interrupted), record.text, key, record.imported_from)  # fmt: skip
-
-
-def _case_number(connection: sqlite3.Connection, case: Case) -> int:
-    row = (SCHEMA, canonical(vars(case)))
-    connection.execute("INSERT OR IGNORE INTO cases (schema, content) VALUES (?, ?)", row)
-    return int(connection.execute("SELECT number FROM cases WHERE schema = ? AND content = ?", row).fetchone()[0])

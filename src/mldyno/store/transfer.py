@@ -58,9 +58,6 @@ _BARE_PATH = re.compile(r"""(?<![\w/.~])(?:~[\w.-]*/|\.{0,2}/|[A-Za-z]:\\)[^\s'"
 Tell = Callable[[str], None]  # hears a line
 
 
-# -- reading ---------------------------------------------------------------------------------------
-
-
 def read(path: str, tell: Tell | None = None) -> Iterator[Record]:
     """Yield the records of a file, each with its proof; `-` is standard input. Raise at the first fault.
 
@@ -122,10 +119,8 @@ def foreign_fault(record: Record, now: datetime) -> BadRecord | None:
     created = datetime.fromisoformat(record.created.replace("Z", "+00:00"))
     if (created if created.tzinfo else created.replace(tzinfo=timezone.utc)) <= now + CLOCK_SKEW:
         return None
-    return BadRecord(
-        f"record {record.id[:10]} was created at {record.created}, and here it is only "
-        f"{now:%Y-%m-%dT%H:%MZ}; set this machine's clock, or leave the record out"
-    )
+    when = f"was created at {record.created}, and here it is only {now:%Y-%m-%dT%H:%MZ}"
+    return BadRecord(f"record {record.id[:10]} {when}; set this machine's clock, or leave the record out")
 
 
 def file_name(path: str) -> str:
@@ -185,22 +180,19 @@ def _json_lines(source: BinaryIO, path: str, tell: Tell | None) -> Iterator[Reco
 
 def _csv(source: BinaryIO) -> Iterator[Record]:
     text = io.TextIOWrapper(source, encoding="utf-8", newline="")
+
+    def lines() -> Iterator[str]:
+        while line := text.readline(LONGEST_CSV_LINE):
+            if len(line) == LONGEST_CSV_LINE:
+                raise BadRecord(f"it is over {LONGEST_CSV_LINE:,} characters long: not a figure")
+            yield line
+
     try:
-        yield from figures.read(_csv_lines(text), "imported")
+        yield from figures.read(lines(), "imported")
     except UnicodeDecodeError:
         raise BadRecord("neither JSON lines nor a CSV of figures: it is not UTF-8 text") from None
     finally:
         text.detach()
-
-
-def _csv_lines(text: TextIO) -> Iterator[str]:
-    while line := text.readline(LONGEST_CSV_LINE):
-        if len(line) == LONGEST_CSV_LINE:
-            raise BadRecord(f"it is over {LONGEST_CSV_LINE:,} characters long: not a figure")
-        yield line
-
-
-# -- writing ---------------------------------------------------------------------------------------
 
 
 def write(texts: Iterable[str], path: str, form: str) -> int:
@@ -224,10 +216,7 @@ def _write(texts: Iterable[str], out: TextIO, form: str) -> int:
 
 
 def private_copy(record: Record) -> Record:
-    """Return a record without command lines, names of loops and paths; equal names stay equal in every copy.
-
-    A record is never changed: where something is left out, the copy has its own id, and the fact `private`.
-    """
+    """Return a copy without command lines, names of loops and paths, if it has any; it has its own id and says so."""
     if record.fact("private"):
         return record
     case, facts, reason = record.case, dict(record.facts), record.reason
@@ -237,16 +226,12 @@ def private_copy(record: Record) -> Record:
         facts.pop("command", None)
         reason = reason.partition(": ")[0]  # what follows is the command's own last line
     env = {name: without_paths(value) for name, value in record.software.env.items()}
+    facts = {name: without_paths(value) if isinstance(value, str) else value for name, value in facts.items()}
+    warnings = [replace(each, message=without_paths(each.message), hint=without_paths(each.hint))
+                for each in record.warnings]  # fmt: skip
+    software = replace(record.software, env=env)
     copy = replace(
-        record,
-        case=case,
-        reason=without_paths(reason),
-        facts={name: without_paths(value) if isinstance(value, str) else value for name, value in facts.items()},
-        software=replace(record.software, env=env),
-        warnings=tuple(
-            replace(warning, message=without_paths(warning.message), hint=without_paths(warning.hint))
-            for warning in record.warnings
-        ),
+        record, case=case, reason=without_paths(reason), facts=facts, software=software, warnings=tuple(warnings)
     )
     return record if copy == record else seal(replace(copy, facts={**copy.facts, "private": True}))
 
@@ -261,15 +246,11 @@ def without_paths(text: str) -> str:
     return _BARE_PATH.sub(PATH, _QUOTED_PATH.sub(PATH, text))
 
 
-# -- records within a page -------------------------------------------------------------------------
-
-
 class Packed(NamedTuple):
     """Records packed as gzip and base64, which has no character that could end an element of a page."""
 
     text: str
-    records: int
-    """How many it holds, from the first on."""
+    records: int  # how many it holds, from the first on
 
 
 def pack(texts: Iterable[str], room: int = PACKED_B) -> Packed:
@@ -371,20 +352,17 @@ def _read_proof(line: bytes) -> _Proven:
     return _Proven(frozenset(ids), "signed", key)
 
 
-# -- records that the store would not take ---------------------------------------------------------
-
-
 def rescue(records: Sequence[Record], store: Path | None) -> str:
-    """Write records of one run to a file until they can be imported; return the words that say where it is.
-
-    `store` is the file that would not take them; None where it has no path.
-    """
+    """Write records that the store would not take to a file; return words that say where it is and what to do."""
     if not records:
         return ""
     ids = [record.id for record in records]
     proof = canonical({"proves": ids, "rescued": keys.authenticate(_RESCUE, *sorted(ids))})
     text = "".join(f"{line}\n" for line in (proof, *(record.text for record in records)))
-    bring_back = f"bring it back with: mldyno import{_store_option(store)}"
+    option = "" if store is None else f" --store {shlex.quote(str(store))}"
+    with suppress(StoreError):
+        option = "" if store == default_path() else option
+    bring_back = f"bring it back with: mldyno import{option}"
     for folder in (tempfile.gettempdir, os.getcwd, Path.home):
         try:
             target = Path(folder()) / f"mldyno-rescued-{records[0].run.id}.jsonl"
@@ -397,10 +375,7 @@ def rescue(records: Sequence[Record], store: Path | None) -> str:
 
 
 def _append(target: Path, text: str) -> None:
-    """Append a text to a file, all of it or nothing.
-
-    Others may have put a link or a pipe of that name into a shared folder: neither is written to.
-    """
+    """Append a text to a file, all of it or nothing; never to a link or a pipe, which others may have put there."""
     with open(target, "ab", opener=regular) as out:
         before = out.tell()
         try:
@@ -411,11 +386,3 @@ def _append(target: Path, text: str) -> None:
             with suppress(OSError):
                 os.ftruncate(out.fileno(), before)
             raise
-
-
-def _store_option(store: Path | None) -> str:
-    """Return the option that names the store, unless it is the default one."""
-    with suppress(StoreError):
-        if store in (None, default_path()):
-            return ""
-    return f" --store {shlex.quote(str(store))}"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mldyno import machine as machines
-from mldyno.analysis.processes import Process
+from mldyno.analysis.estimates import Process
 from mldyno.axes import TRACKED, unstated
 from mldyno.errors import MldynoError, StoreLocked
 from mldyno.records import Fact, Machine, Record, Run, Series

@@ -110,9 +110,10 @@ def verdict_kinds(verdicts: Verdicts) -> list[list[Sentence]]:
         [_device_verdict(mean, called) for mean in verdicts.devices],
         [_precision_verdict(mean, called) for mean in verdicts.precisions],
         [_batch_verdict(crossover, called) for crossover in verdicts.batches],
-        [_copy_verdict(cost, called) for cost in verdicts.copies],
+        [_copy_claim(cost, f"on {called(case.device)}, in {_work(case, 'batch', 'seq', 'precision')},")
+         for cost in verdicts.copies for case in [cost.comparison.other.case]],
         [_reference_verdict(comparisons, called) for comparisons in verdicts.references],
-    ]
+    ]  # fmt: skip
     kinds = [[line if line.startswith(PRECISIONS) else line.capitalised() for line in lines] for lines in kinds]
     kinds[0] += [Sentence("No GPU found; run `mldyno doctor` to see why")] if verdicts.only == HOST else []
     return kinds
@@ -136,9 +137,6 @@ def _own_model(mean: Mean) -> str:
     workloads = {comparison.other.case.workload for comparison in mean.comparisons}
     name = workloads.pop()
     return workload_title(name) if not workloads and family(name) != name else ""
-
-
-# -- is the accelerator worth it -------------------------------------------------------------------
 
 
 def _device_verdict(mean: Mean, called: Called) -> Sentence:
@@ -169,9 +167,6 @@ def _work(case: Case, *axes: str) -> str:
     values = {axis: getattr(case, axis) for axis in axes if getattr(case, axis) not in (None, PLAIN)}
     sizes = ", ".join(AXIS[axis].say(value) for axis, value in values.items())
     return f"{workload_title(case.workload)} {WORK.get(str(case.mode), str(case.mode))}{f' ({sizes})' if sizes else ''}"
-
-
-# -- from which size on one beats the other ------------------------------------------------------
 
 
 def crossover_sentence(crossover: Crossover) -> Sentence:
@@ -275,9 +270,6 @@ def crossover_table(crossover: Crossover) -> str:
     return aligned([crossover.over, base, other, f"{other} {does}"], body, 0, title)
 
 
-# -- which precision is worth it -------------------------------------------------------------------
-
-
 def _precision_sentence(gain: PrecisionGain) -> Sentence:
     outcome, comparison = gain.outcome, gain.comparison
     case, precision = case_on_device(outcome.case, "precision"), str(outcome.case.precision)
@@ -309,22 +301,11 @@ def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
     return f"{whose} {what} {are} {' to '.join(shown)} off"
 
 
-# -- what the copy costs -------------------------------------------------------------------------
-
-
-def _copy_verdict(cost: CopyCost, called: Called) -> Sentence:
-    case = cost.comparison.other.case
-    return _copy_claim(cost, f"on {called(case.device)}, in {_work(case, 'batch', 'seq', 'precision')},")
-
-
 def _copy_claim(cost: CopyCost, where: str) -> Sentence:
     comparison, share = cost.comparison, show_interval(cost.share, "%")
     said, seconds = in_words(comparison, *claims.arms(comparison)), show_seconds(cost.seconds or 0.0)
     text = f"{where} copying {cost.way} {COPY.of(comparison, said=said, seconds=seconds, share=share)}"
     return Sentence(text, comparison.how, comparison.advice, clear=comparison.settled)
-
-
-# -- how many workers a loader should have -------------------------------------------------------
 
 
 def _loader_sentence(gain: LoaderGain) -> Sentence:
@@ -334,20 +315,13 @@ def _loader_sentence(gain: LoaderGain) -> Sentence:
     for fewest, best in zip(gain.over_fewest, over_best, strict=True):
         workers, *bases = (side.case.loader_workers for side in (best.other, fewest.base, best.base))
         parts.append(LOADER.of(
-            best,
-            number=f"{workers:,}" if parts else AXIS[LOADER_WORKERS].say(workers),
-            gain=show_interval(fewest.speedup, "x"),
-            gain_verb="gains" if workers == 1 else "gain",
-            ends=interval_parts(best.speedup, "x")[1].strip("()"),
-            fewest=str(bases[0]),
-            best=str(bases[1]),
+            best, number=f"{workers:,}" if parts else AXIS[LOADER_WORKERS].say(workers),
+            gain=show_interval(fewest.speedup, "x"), gain_verb="gains" if workers == 1 else "gain",
+            ends=interval_parts(best.speedup, "x")[1].strip("()"), fewest=str(bases[0]), best=str(bases[1]),
         ))  # fmt: skip
     advice = next((each.advice for each in over_best if each.advice), "")
     text = f"{case_on_device(first.other.case, LOADER_WORKERS)}: {'; '.join(parts)}"
     return Sentence(text, first.how, advice, clear=all(each.settled for each in over_best))
-
-
-# -- how time grows with the length --------------------------------------------------------------
 
 
 def _scaling_sentence(scaling: Scaling) -> Sentence:
@@ -358,9 +332,9 @@ def _scaling_sentence(scaling: Scaling) -> Sentence:
         text += f"; but it bends: {_power(scaling.first)}, and {_power(last)}"
     elif many:
         text += f"; between the two longest {_power(last)}"
-    narrower = (
-        "mldyno run --by seq would pair the lengths" if last.how == SEPARATE else "more --repeats would narrow it"
-    )
+    narrower = "more --repeats would narrow it"
+    if last.how == SEPARATE:
+        narrower = "mldyno run --by seq would pair the lengths"
     if scaling.fit.half_width is None:
         narrower = "too few samples for an interval: a larger --budget, or more --repeats"
     elif last.half_width is not None and last.half_width < WIDE_EXPONENT:
@@ -372,9 +346,6 @@ def _power(exponent: Exponent) -> str:
     """Show an exponent, its interval, and between which lengths it holds."""
     interval = "" if exponent.low is not None else " (no interval)"
     return f"{show_interval(exponent, decimals=2)}{interval} from {exponent.shortest:,} to {exponent.longest:,}"
-
-
-# -- against published machines --------------------------------------------------------------------
 
 
 def _reference_verdict(comparisons: Sequence[Comparison], called: Called) -> Sentence:

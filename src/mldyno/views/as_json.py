@@ -114,7 +114,4 @@ def _loader(gain: LoaderGain) -> Json:
                    for part in ("ratio", "low", "high", "verdict")}  # fmt: skip
         sides = {"workers": over_best.other.case.loader_workers, "over_best": over_best.base.case.loader_workers}
         workers.append({**sides, **figures})
-    return {
-        **_about(fewest), "fewest": fewest.case.loader_workers, "best": gain.best,
-        "workers": workers,
-    }  # fmt: skip
+    return {**_about(fewest), "fewest": fewest.case.loader_workers, "best": gain.best, "workers": workers}

@@ -10,31 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mldyno.views.drawing import (
-    BETWEEN,
-    SIDES,
-    SIZE,
-    Canvas,
-    Look,
-    Scale,
-    fitted,
-    in_lines,
-    log_scale,
-    pixels,
-    room_of,
-    round_steps,
-    tick,
-    uncrowded,
-)
+from mldyno.views import drawing
+from mldyno.views.drawing import SIDES, Canvas, Look, Scale, fitted, in_lines, log_scale, pixels, room_of, tick
 
 WIDE, MIDDLE, NARROW, SMALL = 860, 720, 360, 360  # pixels of a chart: alone, next to text, on a phone, in a grid
 BOLD = 1.08  # width of a bold letter, relative to a plain one
 BESIDE = 480  # pixels: in a wider chart labels are to the left of their marks, not above them
 LINE, GAP, LABEL, HEADING, TICKS = 18, 6, 17, 30, 22  # pixels: of marks, between rows, of texts
 MARKS = 0.3  # share of the width that labels leave to marks, before they break into lines
-
-
-# -- rows of dots or bars --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -56,8 +39,7 @@ class Row:
 
     label: str
     marks: Sequence[Mark]
-    strong: bool = False
-    """Whether it is highlighted."""
+    strong: bool = False  # whether it is highlighted
 
 
 @dataclass(frozen=True)
@@ -65,16 +47,12 @@ class Rows:
     """Rows under headings: dots on one line per row, or bars on a line each."""
 
     groups: Sequence[tuple[str, Sequence[Row]]]
-    axis: str
-    """The title of the axis; without it there is no axis."""
-    legend: Sequence[tuple[str, str]] = ()
-    """Names of the colours, if there are two or more."""
+    axis: str  # the title of the axis; without it there is no axis
+    legend: Sequence[tuple[str, str]] = ()  # names of the colours, if there are two or more
     bars: bool = False
-    base: float | None = None
-    """Where bars begin; for dots, a dashed line."""
+    base: float | None = None  # where bars begin; for dots, a dashed line
     linear: bool = False
-    compact: bool = False
-    """Whether labels stay to the left of their marks on a phone."""
+    compact: bool = False  # whether labels stay to the left of their marks on a phone
     widths: tuple[int, ...] = (WIDE, NARROW)
 
     @property
@@ -82,10 +60,9 @@ class Rows:
         return [row for _, rows in self.groups for row in rows]
 
     def draw(self, width: float, look: Look) -> Canvas:
-        """Draw the chart at a width in pixels."""
         canvas, beside = Canvas(width, look), self.compact or width >= BESIDE
         lines = [[number for number, _ in line] for row in self.rows for line in self._numbers(row)]
-        numbers = max(room_of(BETWEEN.join(line)) for line in lines) + 8
+        numbers = max(room_of(drawing.BETWEEN.join(line)) for line in lines) + 8
         longest = max(room_of(row.label) * (BOLD if row.strong else 1.0) for row in self.rows)
         labels = min(max(0.54 * width, (1 - MARKS) * width - numbers), longest + 12) if beside else 0.0
         texts = labels_in_lines(self.rows, labels - 8 if labels else width)
@@ -111,8 +88,8 @@ class Rows:
         values = [mark.value for mark in marks] + ([] if self.base is None else [self.base])
         if self.linear:
             return Scale(0.0, max(values), start, end, linear=True)
-        return log_scale(values, [each for mark in marks for each in (mark.low, mark.high) if each is not None],
-                         start, end)  # fmt: skip
+        ends = [each for mark in marks for each in (mark.low, mark.high) if each is not None]
+        return log_scale(values, ends, start, end)
 
     def _legend(self, canvas: Canvas) -> float:
         """Draw the colours with their names; return where the rows begin."""
@@ -167,7 +144,7 @@ class Rows:
 
     def _axis(self, canvas: Canvas, y: float, scale: Scale) -> float:
         first = sorted(scale.ticks, key=lambda each: each != self.base)
-        for x, text in uncrowded([(scale.at(each), tick(each)) for each in first]):
+        for x, text in drawing.uncrowded([(scale.at(each), tick(each)) for each in first]):
             canvas.text(x, y + LABEL, text, "middle")
         below = y + LABEL + TICKS
         canvas.text(canvas.width - 4, below - 4, fitted(self.axis, canvas.width), "end")
@@ -184,9 +161,6 @@ def labels_in_lines(rows: Sequence[Row], room: float) -> Iterator[list[str]]:
             labels.append(row.label)
         number = labels.index(row.label) + 1
         yield lines if number == 1 else [*lines[:-1], f"{lines[-1][:-5].rstrip('… ')}… ({number})"]
-
-
-# -- lines over sizes ------------------------------------------------------------------------------
 
 
 def _value_axis(canvas: Canvas, title: str, across: Scale, up: Scale, ticks: Sequence[float]) -> None:
@@ -215,15 +189,13 @@ class Lines:
     lines: Sequence[tuple[str, Sequence[Point]]]
     over: str
     axis: str
-    base: float | None = None
-    """A dashed line."""
+    base: float | None = None  # a dashed line
     crossings: Sequence[tuple[float, float, float]] = ()
     """The sizes at which a line crosses the base, each with the ends of its interval."""
     widths: ClassVar[tuple[int, ...]] = (SMALL,)
     HEIGHT: ClassVar[float] = 236
 
     def draw(self, width: float, look: Look) -> Canvas:
-        """Draw the chart at a width in pixels."""
         canvas = Canvas(width, look, self.HEIGHT)
         points = [point for _, line in self.lines for point in line]
         names = [fitted(name, 0.3 * width) for name, _ in self.lines]
@@ -233,45 +205,32 @@ class Lines:
         ends = [end for point in points for end in (point.low, point.high) if end is not None and end > 0]
         values = [point.value for point in points] + ([] if self.base is None else [self.base])
         up = log_scale(values, ends, self.HEIGHT - 40, 24)
-        self._axes(canvas, across, up)
+        _value_axis(canvas, self.axis, across, up, up.ticks)
+        for x, text in drawing.uncrowded([(across.at(size), tick(size)) for size in sorted(set(xs))]):
+            canvas.text(x, self.HEIGHT - 22, text, "middle")
+        canvas.text(across.end, self.HEIGHT - 4, self.over, "end")
         if self.base is not None:
             way = f"M{pixels(across.start)} {pixels(up.at(self.base))}H{pixels(across.end)}"
             canvas.path(way, "soft", 1.5, dashed=True)
         for place, (name, line) in enumerate(self.lines):
-            self._line(canvas, name, line, SIDES[place % len(SIDES)], across, up)
+            colour = SIDES[place % len(SIDES)]
+            places = [(across.at(point.x), up.at(point.value)) for point in line]
+            canvas.path("M" + "L".join(f"{pixels(x)} {pixels(y)}" for x, y in places), colour, 2)
+            for point, (x, y) in zip(line, places, strict=True):
+                with canvas.about(f"{name}, {self.over} {tick(point.x)}: {point.hover}"):
+                    if point.low is not None and point.high is not None:
+                        canvas.path(f"M{pixels(x)} {pixels(up.at(point.low))}V{pixels(up.at(point.high))}", colour, 1.5)
+                    canvas.dot(x, y, 3, colour)
         for at, low, high in self.crossings:
             canvas.across(up.at(self.base or 1.0), (across.at(low), across.at(high)), "accent", 8, 0.3)
             canvas.dot(across.at(at), up.at(self.base or 1.0), 5.5, "accent")
-        if len(names) > 1:
-            self._names(canvas, names, across, up)
+        lowest = -math.inf  # a name is moved down where it would overlap the one above it
+        for y, place in sorted((up.at(line[-1].value), place) for place, (_, line) in enumerate(self.lines)):
+            lowest = max(y, lowest + drawing.SIZE + 2)
+            if len(names) > 1:
+                colour = SIDES[place % len(SIDES)]
+                canvas.text(across.end + 8, lowest + 4.5, names[place], colour=colour, bold=True)
         return canvas
-
-    def _axes(self, canvas: Canvas, across: Scale, up: Scale) -> None:
-        _value_axis(canvas, self.axis, across, up, up.ticks)
-        sizes = sorted({point.x for _, line in self.lines for point in line})
-        for x, text in uncrowded([(across.at(size), tick(size)) for size in sizes]):
-            canvas.text(x, self.HEIGHT - 22, text, "middle")
-        canvas.text(across.end, self.HEIGHT - 4, self.over, "end")
-
-    def _line(self, canvas: Canvas, name: str, line: Sequence[Point], colour: str, across: Scale, up: Scale) -> None:
-        places = [(across.at(point.x), up.at(point.value)) for point in line]
-        canvas.path("M" + "L".join(f"{pixels(x)} {pixels(y)}" for x, y in places), colour, 2)
-        for point, (x, y) in zip(line, places, strict=True):
-            with canvas.about(f"{name}, {self.over} {tick(point.x)}: {point.hover}"):
-                if point.low is not None and point.high is not None:
-                    canvas.path(f"M{pixels(x)} {pixels(up.at(point.low))}V{pixels(up.at(point.high))}", colour, 1.5)
-                canvas.dot(x, y, 3, colour)
-
-    def _names(self, canvas: Canvas, names: Sequence[str], across: Scale, up: Scale) -> None:
-        """Write the name of each line at its end, moved down where two would overlap."""
-        ends = sorted((up.at(line[-1].value), place) for place, (_, line) in enumerate(self.lines))
-        lowest = -math.inf
-        for y, place in ends:
-            lowest = max(y, lowest + SIZE + 2)
-            canvas.text(across.end + 8, lowest + 4.5, names[place], colour=SIDES[place % len(SIDES)], bold=True)
-
-
-# -- samples while they were taken -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -280,18 +239,16 @@ class Samples:
 
     dots: Sequence[tuple[int, bool, int, float]]
     axis: str
-    ends: tuple[float, float]
-    """The range of the axis; values beyond it lie at the edge."""
+    ends: tuple[float, float]  # the range of the axis; values beyond it lie at the edge
     widths: ClassVar[tuple[int, ...]] = (SMALL,)
     HEIGHT: ClassVar[float] = 150
 
     def draw(self, width: float, look: Look) -> Canvas:
-        """Draw the chart at a width in pixels."""
         canvas = Canvas(width, look, self.HEIGHT)
         steps = [step for _, _, step, _ in self.dots]
         across = Scale(min(steps), max(steps), 52, width - 8, linear=True)
         up = Scale(*self.ends, self.HEIGHT - 26, 24, linear=True)
-        _value_axis(canvas, self.axis, across, up, round_steps(*self.ends, 3))
+        _value_axis(canvas, self.axis, across, up, drawing.round_steps(*self.ends, 3))
         for step, anchor in dict.fromkeys([(min(steps), "start"), (max(steps), "end")]):
             text = f"{step:,} steps" if anchor == "end" else f"{step:,}"
             canvas.text(across.at(step), self.HEIGHT - 6, text, anchor)

@@ -10,19 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mldyno.analysis import comparisons as comparing
 from mldyno.analysis.answers import framework_rankings
-from mldyno.analysis.comparisons import (
-    DELTA,
-    ONE_SIDED,
-    PAIRED,
-    SEPARATE,
-    Claim,
-    Comparison,
-    Mean,
-    alike,
-    differences,
-    differing,
-)
+from mldyno.analysis.comparisons import DELTA, ONE_SIDED, PAIRED, SEPARATE, Claim, Comparison, Mean, differing
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import AXIS
 from mldyno.records import Record
@@ -41,15 +31,11 @@ _STEPS = {"train": "a training step", "infer": "an inference step"}
 class Sentence(str):
     """A statement with its evidence in brackets behind it."""
 
-    text: str
-    """The statement alone."""
-    notes: tuple[str, ...]
-    """How it was measured, and what would settle it."""
-    clear: bool
-    """Whether it settles its question."""
+    text: str  # the statement alone
+    notes: tuple[str, ...]  # how it was measured, and what would settle it
+    clear: bool  # whether it settles its question
 
     def __new__(cls, text: str, *notes: str, clear: bool = True) -> Sentence:
-        """Append the notes that are not empty."""
         known = tuple(filter(None, notes))
         sentence = super().__new__(cls, f"{text} [{'; '.join(known)}]" if known else text)
         sentence.text, sentence.notes, sentence.clear = text, known, clear
@@ -61,7 +47,6 @@ class Sentence(str):
         return any(SEPARATE in note for note in self.notes) and not any(PAIRED in note for note in self.notes)
 
     def capitalised(self) -> Sentence:
-        """Return the sentence with a capital letter."""
         return Sentence(self.text[:1].upper() + self.text[1:], *self.notes, clear=self.clear)
 
 
@@ -76,24 +61,17 @@ class Wording:
     faster: str
     slower: str
     equivalent: str
-    unclear: str
-    """For an inconclusive interval."""
-    no_interval: str = ""
-    """Where this differs from `unclear`."""
+    unclear: str  # for an inconclusive interval
+    no_interval: str = ""  # where this differs from `unclear`
 
     def of(self, claim: Claim, **words: str) -> str:
-        """Put a claim into words."""
         unclear = (self.no_interval if claim.low is None else "") or self.unclear
         templates = {"faster": self.faster, "slower": self.slower, "equivalent": self.equivalent}
         return templates.get(claim.verdict, unclear).format(
-            times=times(claim),
-            ratio=show_interval(claim.speedup, "x"),
-            inverse=show_interval(claim.speedup.inverse, "x"),
-            span=span(claim.speedup),
-            way="faster" if claim.ratio > 1 else "slower",
-            within=show_percent(DELTA),
-            **words,
-        )
+            times=times(claim), ratio=show_interval(claim.speedup, "x"),
+            inverse=show_interval(claim.speedup.inverse, "x"), span=span(claim.speedup),
+            way="faster" if claim.ratio > 1 else "slower", within=show_percent(DELTA), **words,
+        )  # fmt: skip
 
 
 SPEED = Wording(
@@ -187,7 +165,7 @@ def sentence(comparison: Comparison) -> Sentence:
         case = f"{case}, {other.machine}"
     is_command = other.case.own_command and other.case.workload != base.case.workload  # its words are the case
     codes = dict.fromkeys(code for code, _, _ in doubts(comparison))
-    changed = [] if differing(base, other) else [f"differing {name}" for name in differences(base, other)]
+    changed = [] if differing(base, other) else [f"differing {name}" for name in comparing.differences(base, other)]
     advice = "" if _published(comparison) and comparison.low is None else comparison.advice
     text = in_words(comparison, *arms(comparison))
     notes = (comparison.how, *codes, *changed, advice)
@@ -224,8 +202,8 @@ def nothing_along(axis: str, where: str = "") -> str:
 
 def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
     """Name the size with the highest throughput, for cases that differ in that size only."""
-    lines = []
-    for group in alike([outcome for outcome in outcomes if outcome.status == "ok"], axis):
+    lines, good = [], [outcome for outcome in outcomes if outcome.status == "ok"]
+    for group in comparing.alike(good, axis):
         rated = [(rate.value, outcome) for outcome in group if (rate := outcome.figure("throughput")) is not None]
         if len(rated) > 1:
             most, best = max(rated, key=lambda pair: pair[0])
@@ -257,22 +235,16 @@ def _published(comparison: Claim) -> bool:
 
 def doubts(comparison: Comparison) -> list[tuple[str, Outcome, str]]:
     """Return the marks of published figures on either side: suspect or superseded, the figure, and the reason."""
-    return [
-        (code, side, reason)
-        for side in (comparison.base, comparison.other)
-        if side.published
-        for code, reason in marks(side.records[0])
-    ]
+    published = [side for side in (comparison.base, comparison.other) if side.published]
+    return [(code, side, reason) for side in published for code, reason in marks(side.records[0])]
 
 
 def contradictions(comparisons: Sequence[Comparison]) -> list[str]:
     """Explain where times in tables contradict the paired comparison."""
     sides = dict.fromkeys(" and ".join(arms(each)) for each in comparisons if each.contradicts_times)
-    return [
-        f"{both}: their times in tables point the other way, since each was measured alone at a different time; trust "
-        "the paired comparison, in which they took turns"
-        for both in sides
-    ]
+    why = ("their times in tables point the other way, since each was measured alone at a different time; trust the "
+           "paired comparison, in which they took turns")  # fmt: skip
+    return [f"{both}: {why}" for both in sides]
 
 
 def footers(comparisons: Sequence[Comparison]) -> list[str]:

@@ -30,6 +30,7 @@ SIDES = ("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8")
 SIZE = 13  # of letters
 LETTER = 0.58  # of a letter's size: how wide it is on average
 MOST_TICKS = 6
+MOST_LINES = 3  # of a label
 BETWEEN = " · "  # several numbers
 FARTHEST = 3.0  # times the outermost value: an interval is cut off there
 
@@ -65,14 +66,14 @@ def fitted(text: str, room: float, size: float = SIZE) -> str:
     return shortened(head, most - len(comma + tail)) + comma + tail
 
 
-def in_lines(text: str, room: float, most: int = 3) -> list[str]:
+def in_lines(text: str, room: float) -> list[str]:
     """Break text into lines of a width in pixels, between words where possible; shorten what is too long."""
     letters = max(4, int(room / (SIZE * LETTER)))
-    for part in (text, fitted(text, (most - 0.5) * room), shortened(text, most * letters)):
+    for part in (text, fitted(text, (MOST_LINES - 0.5) * room), shortened(text, MOST_LINES * letters)):
         lines = textwrap.wrap(part, letters, break_on_hyphens=False) or [""]
-        if len(lines) <= most:
+        if len(lines) <= MOST_LINES:
             break
-    return lines[:most]
+    return lines[:MOST_LINES]
 
 
 def pixels(value: float) -> str:
@@ -106,17 +107,13 @@ class Canvas:
         self.marks.append(f"<text {placed} {fill}{weight}>{content}</text>")
 
     def path(self, way: str, colour: str, thickness: float = 1, opacity: float = 1, dashed: bool = False) -> None:
-        """Draw a line."""
         more = f' stroke-opacity="{opacity}"' if opacity < 1 else ""
         more += ' stroke-dasharray="4 3"' if dashed else ""
         stroke = f'stroke="{self.look.colours[colour]}" stroke-width="{thickness}" stroke-linecap="round"'
         self.marks.append(f'<path d="{way}" fill="none" {stroke}{more}/>')
 
-    def across(
-        self, y: float, ends: tuple[float, float], colour: str, thickness: float = 1, opacity: float = 1
-    ) -> None:
-        """Draw a horizontal line."""
-        self.path(f"M{pixels(ends[0])} {pixels(y)}H{pixels(ends[1])}", colour, thickness, opacity)
+    def across(self, y: float, ends: tuple[float, float], colour: str, width: float = 1, opacity: float = 1) -> None:
+        self.path(f"M{pixels(ends[0])} {pixels(y)}H{pixels(ends[1])}", colour, width, opacity)
 
     def bar(self, ends: tuple[float, float], y: float, height: float, colour: str, opacity: float = 1) -> None:
         """Draw a bar between two ends, centred on y."""
@@ -126,7 +123,6 @@ class Canvas:
         self.marks.append(f'<rect {place} height="{pixels(height)}" {fill}/>')
 
     def dot(self, x: float, y: float, radius: float, colour: str, hollow: bool = False) -> None:
-        """Draw a dot."""
         inside = self.look.colours["paper" if hollow else colour]
         stroke = f'fill="{inside}" stroke="{self.look.colours[colour]}" stroke-width="2"'
         self.marks.append(f'<circle cx="{pixels(x)}" cy="{pixels(y)}" r="{pixels(radius)}" {stroke}/>')

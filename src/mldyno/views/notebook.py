@@ -29,10 +29,9 @@ def grid_html(header: Sequence[str], body: Sequence[Sequence[str]], left: int, t
     """Return a table whose first `left` columns lean left."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        places = enumerate(cells)
+        sides = ["left" if place < left else "right" for place in range(len(cells))]
         return "".join(
-            f'<{tag} style="text-align:{"left" if place < left else "right"}">{escape(cell)}</{tag}>'
-            for place, cell in places
+            f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for side, cell in zip(sides, cells, strict=True)
         )
 
     rows = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)

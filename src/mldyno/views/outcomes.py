@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from mldyno.analysis import grouped
 from mldyno.analysis.breakdown import LoaderCost, LoopParts, RankSplit, loop_parts, split
-from mldyno.analysis.estimates import Estimate, of_metric
+from mldyno.analysis.estimates import Estimate, contended, of_metric, undisturbed
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.processes import contended, undisturbed
 from mldyno.records import Record
 from mldyno.stats.intervals import mean
 from mldyno.units import count, digits, show, show_error, show_half_width, show_interval, show_percent, show_seconds
@@ -116,9 +115,6 @@ def _without_likes(messages: Sequence[str]) -> Iterator[str]:
         yield f"{last} ({len(alike) - 2} more like it)" if len(alike) > 2 else last
 
 
-# -- energy ---------------------------------------------------------------------------------------
-
-
 def energy_lines(outcomes: Sequence[Outcome], wanted: bool = False) -> list[str]:
     """Return the energy of a step for each outcome that has some; if `wanted`, also why the rest have none."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
@@ -180,17 +176,13 @@ def shown(estimate: Estimate) -> str:
     return show(estimate.value, estimate.unit, estimate.half_width) + show_error(estimate.value, estimate.half_width)
 
 
-# -- where the time of a step goes -------------------------------------------------------------------
-
-
 def phase_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a line for each outcome that has more than the time of its step."""
     lines = []
-    for outcome in outcomes:
-        if outcome.status == "ok":
-            first = outcome.figure("first_batch")
-            parts = [*([f"first batch {show_seconds(first.value)}"] if first else []), *phases(outcome)]
-            lines += [f"{_name(outcome)}: {'; '.join(parts)}"] if parts else []
+    for outcome in (outcome for outcome in outcomes if outcome.status == "ok"):
+        first = outcome.figure("first_batch")
+        parts = [*([f"first batch {show_seconds(first.value)}"] if first else []), *phases(outcome)]
+        lines += [f"{_name(outcome)}: {'; '.join(parts)}"] if parts else []
     return lines
 
 
@@ -241,9 +233,6 @@ def phases(outcome: Outcome) -> Iterator[str]:
     syncs, kernels = fact("host_syncs_per_step"), fact("kernels_per_step")
     if outcome.phases and syncs is not None and kernels:
         yield f"{count(kernels, 'kernel')} and {count(syncs, 'device-to-host sync')} a step"
-
-
-# -- tracked loops ---------------------------------------------------------------------------------
 
 
 def loop_line(record: Record) -> str:

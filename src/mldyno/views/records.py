@@ -22,11 +22,8 @@ from mldyno.views.window import window_width
 if TYPE_CHECKING:  # only one command needs it
     from mldyno.selftest.measures import Measure
 
-PAIRING = {
-    "interleaved": "in one process",
-    "live-processes": "live processes taking turns",
-    "alternating-processes": "whole processes in alternation",
-}
+PAIRING = {"interleaved": "in one process", "live-processes": "live processes taking turns",
+           "alternating-processes": "whole processes in alternation"}  # fmt: skip
 BOUNDS = {
     "compute": "compute-bound", "memory": "memory-bound", "host": "host-bound", "copy": "copy-bound",
     "unclear": "no clear bottleneck",
@@ -36,9 +33,6 @@ Rows = Iterator[tuple[str, str]]
 MEASURES_TITLE = "how often mldyno is wrong here, at 95 % confidence"
 MEASURE_FIELDS = ("id", "name", "value", "bound", "target", "ok", "n", "unit", "peers", "note")  # in JSON
 _COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
-
-
-# -- machines and devices --------------------------------------------------------------------------
 
 
 def machine_lines(machine: Machine) -> list[str]:
@@ -68,9 +62,6 @@ def sharing(counts: Mapping[tuple[Case, str], int], private: bool) -> str:
     return f"shares {records} of {count(len(machines), 'machine')}: {whose}{commands}; {left_out}"
 
 
-# -- records ---------------------------------------------------------------------------------------
-
-
 def how_paired(case: Case, pairing: Pairing) -> str:
     """Say how a case was paired; each run of a command is a process."""
     return "run by run" if (case.framework, pairing) == ("command", "interleaved") else PAIRING[pairing]
@@ -98,21 +89,17 @@ def record_text(record: Record) -> str:
     outcome, measured = Outcome((record,)), record.alone and record.status == "ok"
     energy = energy_summary(outcome) if measured else ""
     rows: list[tuple[str, str]] = [
-        ("record", record.id),
-        ("case", case_name(record.case)),
-        ("outcome", headline(record)),
-        ("machine", record.shown_machine),
+        ("record", record.id), ("case", case_name(record.case)),
+        ("outcome", headline(record)), ("machine", record.shown_machine),
         ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {came}"),
-        *_samples(record),
-        *_first_step(record),
+        *_samples(record), *_first_step(record),
         *(("phase", text) for text in (phases(outcome) if measured else ())),
-        *_peaks(record),
-        *_rates(record),
+        *_peaks(record), *_rates(record),
         *([("energy", energy)] if energy else []),
         *_software(record),
         *([("trust", trust(outcome))] if record.alone else []),
         *(("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings),
-    ]
+    ]  # fmt: skip
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
 
@@ -144,10 +131,8 @@ def _samples(record: Record) -> Rows:
         yield "modes", f"{show_seconds(two.fast)}, and {slow}"
     ratio, reference = record.fact("step_per_reference"), record.values("reference_time")
     if ratio is not None and reference:
-        yield (
-            "reference",
-            f"a step takes {digits(ratio)} times the reference kernel ({show_seconds(median(reference))})",
-        )
+        kernel = show_seconds(median(reference))
+        yield "reference", f"a step takes {digits(ratio)} times the reference kernel ({kernel})"
     faults, steps = sum(record.values("page_faults", "window")), record.fact("steps")
     if faults and steps:
         yield "page faults", f"{digits(faults / steps)} a {'run' if whole else 'step'}"
@@ -224,9 +209,6 @@ def history_lines(records: Sequence[Record]) -> Iterator[str]:
             line = f"  {record.id[:10]}  {case_name(record.case).ljust(longest)}  {headline(record)}"
             apart = f"  {record.id[:10]}  {case_name(record.case)}\n{' ' * 14}{headline(record)}"
             yield line if len(line) <= window_width() else apart
-
-
-# -- the self-test's measures -----------------------------------------------------------------------
 
 
 def measure_json(measure: Measure) -> dict[str, Any]:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import get_args
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import (
-    Answers,
-    Verdicts,
-    answers,
-    compared_along,
-    compared_in_energy,
-    typical,
-    unreported_comparisons,
-)
+from mldyno.analysis.answers import Answers, Verdicts, answers, compared_along, compared_in_energy, typical, unreported
 from mldyno.analysis.breakdown import bound
 from mldyno.analysis.comparisons import along
 from mldyno.analysis.comparisons import doubts as unproven
@@ -28,47 +20,34 @@ from mldyno.analysis.tables import Table, lay_out
 from mldyno.axes import SIZES, WAYS, Mode
 from mldyno.sources import NOW, Source
 from mldyno.units import count, show_interval
+from mldyno.views import claims
 from mldyno.views.answers import answer_lines, answer_section, verdict_lines
-from mldyno.views.claims import (
-    WORK,
-    Sentence,
-    best_sizes,
-    change_sentence,
-    contradictions,
-    fastest_frameworks,
-    nothing_along,
-    sentence,
-)
+from mldyno.views.claims import WORK, Sentence, sentence
 from mldyno.views.outcomes import energy_lines, phase_lines, shown, trust_line, trust_lines
 from mldyno.views.records import BOUNDS, FAKE_FRAMEWORK
 from mldyno.views.tables import render
 from mldyno.views.titles import case_title, shared_title
 from mldyno.views.window import fitted, plain, window_width
 
-# -- the results of a run --------------------------------------------------------------------------
-
 
 def run_screen(
-    measured: Sequence[Outcome],
-    by: str | None = None,
-    sources: Sequence[Source] = (),
-    commands: bool = False,
-    energy: bool = False,
-    placed: Table | None = None,
-) -> list[str]:
-    """Return the results of a run: their table, trust, comparisons and answers; then those against published ones.
-
-    Versions of a file are called by their titles throughout.
-    """
+    measured: Sequence[Outcome], by: str | None = None, sources: Sequence[Source] = (), commands: bool = False,
+    energy: bool = False, placed: Table | None = None,
+) -> list[str]:  # fmt: skip
+    """Return a run's table, trust, comparisons and answers; versions of a file go by their titles throughout."""
     titles = version_titles(sources)
     outcomes = [outcome.renamed(titles.get(outcome.case.workload, "")) for outcome in measured]
     rows = ["workload"] if commands else ["workload", "mode", "batch"]
     table = lay_out(outcomes, rows, ["device"], "throughput" if by in SIZES else "step", warnings_too=False)
+    order = list(titles.values())
+    if titles:
+        table.row_keys.sort(key=lambda key: order.index(key[table.rows.index("workload")]))
+    legend = "; ".join(f"{title} is {name}" for name, title in titles.items())
     reported = answers(outcomes)
-    lines = comparison_lines(outcomes, reported, by, tuple(titles.values()))
+    lines = comparison_lines(outcomes, reported, by, order)
     return [
-        render(in_version_order(table, titles), "terminal"),
-        f"\n{legend(titles)}" if titles else "",
+        render(table, "terminal"),
+        f"\n{legend}" if legend else "",
         *phase_lines(outcomes),
         *trust_lines(outcomes),
         *energy_lines(outcomes, wanted=energy),
@@ -85,27 +64,25 @@ def comparison_lines(
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     every = [each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)]
     lines: list[str] = []
-    for comparison in unreported_comparisons(outcomes, reported, by):
+    for comparison in unreported(outcomes, reported, by):
         of_versions = {comparison.base.case.workload, comparison.other.case.workload} <= {*versions}
-        lines.append(change_sentence(comparison) if of_versions else sentence(comparison))
+        lines.append(claims.change_sentence(comparison) if of_versions else sentence(comparison))
     return [
         *lines,
         *map(sentence, compared_in_energy(outcomes, by)),
-        *contradictions(every),
-        *(best_sizes(outcomes, by) if by in SIZES else []),
-        *fastest_frameworks(compared_along(outcomes, "framework")),
+        *claims.contradictions(every),
+        *(claims.best_sizes(outcomes, by) if by in SIZES else []),
+        *claims.fastest_frameworks(compared_along(outcomes, "framework")),
         *unproven(along(good, "framework")),
-        *([nothing_along(by)] if by and not every else []),
+        *([claims.nothing_along(by)] if by and not every else []),
     ]
 
 
 def statements(outcomes: Sequence[Outcome]) -> list[str]:
     """Return all comparisons and answers, a line each."""
     reported = answers(outcomes)
-    every = [each for way in WAYS for each in compared_along(outcomes, way)]
-    return [
-        *map(sentence, unreported_comparisons(outcomes, reported)), *contradictions(every), *answer_lines(reported)
-    ]  # fmt: skip
+    contradictions = claims.contradictions([each for way in WAYS for each in compared_along(outcomes, way)])
+    return [*map(sentence, unreported(outcomes, reported)), *contradictions, *answer_lines(reported)]
 
 
 def version_titles(sources: Sequence[Source]) -> dict[str, str]:
@@ -113,21 +90,6 @@ def version_titles(sources: Sequence[Source]) -> dict[str, str]:
     versions = sorted((source for source in sources if source.version), key=lambda source: source.version == NOW)
     return {source.name: source.version_title for source in versions}
 
-
-def in_version_order(table: Table, titles: Mapping[str, str]) -> Table:
-    """Return a table with the rows of versions in the order of their titles."""
-    if not titles:
-        return table
-    place, order = table.rows.index("workload"), list(titles.values())
-    return replace(table, row_keys=sorted(table.row_keys, key=lambda key: order.index(key[place])))
-
-
-def legend(titles: Mapping[str, str]) -> str:
-    """Return the names under which the versions are stored."""
-    return "; ".join(f"{title} is {name}" for name, title in titles.items())
-
-
-# -- quick: at most 24 lines of 80 columns -----------------------------------------------------------
 
 WIDTH, MOST_LINES = 80, 24
 MOST_DIVISIONS, MOST_SENTENCES = 2, 4
@@ -139,10 +101,7 @@ BAR, THIN_BAR = "█", "▏"
 def screen(
     outcomes: Sequence[Outcome], verdicts: Verdicts, divisions: Sequence[Division], notes: Sequence[str], report: str
 ) -> list[str]:
-    """Return the screen of `quick`: machine, score, bars against other machines, at most four sentences, trust.
-
-    It names fewer machines where it would be too long.
-    """
+    """Return the screen of `quick`; name fewer other machines where it would be too long."""
     for most in range(MOST_RIVALS, FEWEST_RIVALS - 1, -1):
         blocks = [
             [_machine(outcomes), *score_lines(outcomes)] if outcomes else [],
@@ -161,7 +120,6 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _machine(outcomes: Sequence[Outcome]) -> str:
-    """Return the machine and the framework in one line."""
     machine, software = outcomes[0].records[-1].machine, outcomes[0].records[-1].software
     versions = [f"{name} {version}" for name, version in software.versions.items()]
     parts = [machine.name, "virtual machine" if machine.virtualised else "", *versions[:1]]
@@ -216,7 +174,6 @@ def _failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _bottlenecks(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Say what limits the typical cases."""
     limits = [bound(outcome.good[0]) for outcome in typical(outcomes) if outcome.good]
     kinds = Counter(limit.kind for limit in limits if limit is not None and limit.kind != "unclear")
     if kinds:

@@ -62,9 +62,8 @@ def title_of(table: Table) -> str:
 
 def _nouns(table: Table) -> set[str]:
     """Return the items that a table of throughputs counts; empty for another value."""
-    if table.value.partition(":")[0] != "throughput":
-        return set()
-    return {_noun(cell.outcome) for cell in table.cells.values() if cell.figure is not None}
+    cells = table.cells.values() if table.value.partition(":")[0] == "throughput" else ()
+    return {_noun(cell.outcome) for cell in cells if cell.figure is not None}
 
 
 def _noun(outcome: Outcome) -> str:
@@ -98,16 +97,15 @@ def _worded(name: str, part: Any) -> str:
     return printable(as_typed(part) if name == "workload" else str(part))
 
 
-def _label(name: str, part: Any) -> str:
-    if part is None:
-        return "unstated"
-    return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _worded(name, part)
-
-
 def _heads(table: Table) -> list[str]:
+    def label(name: str, part: Any) -> str:
+        if part is None:
+            return "unstated"
+        return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _worded(name, part)
+
     if not table.cols:
         return [title_of(table)]
-    return [", ".join(map(_label, table.cols, col)) for col in table.col_keys]
+    return [", ".join(map(label, table.cols, col)) for col in table.col_keys]
 
 
 def _row_labels(table: Table, row: Key) -> list[str]:
@@ -117,10 +115,7 @@ def _row_labels(table: Table, row: Key) -> list[str]:
 def grid(
     table: Table, escaped: Callable[[str], str] = str, mark: str = " [{}]", numbers: dict[str, int] | None = None
 ) -> tuple[list[str], list[list[str]], dict[str, int]]:
-    """Return heads, lines of cells, escaped and with marks in the form asked for, and the notes with their numbers.
-
-    Notes are not escaped yet, and numbered in the order of reading; `numbers` has those of earlier tables.
-    """
+    """Return heads and lines of escaped cells with marks, and the notes by number, not escaped yet."""
     numbers = {} if numbers is None else numbers
     scale, metric = _scales(table), metric_named(table.value)
     body = []
@@ -148,15 +143,12 @@ def machine_json(outcome: Outcome) -> dict[str, Any]:
 
 def _json(table: Table) -> str:
     """Return one object for each cell, in SI units."""
-    cells = [
-        {
-            **dict(zip((*table.rows, *table.cols), (*row, *col), strict=True)), **machine_json(cell.outcome),
-            **{name: getattr(cell.figure, name, None) for name in ("value", "low", "high", "unit", "steps")},
-            "status": cell.outcome.status, "reason": cell.outcome.reason,
-            "provenance": cell.outcome.records[0].provenance, "notes": cell.notes,
-        }
-        for (row, col), cell in table.cells.items()
-    ]  # fmt: skip
+    cells = [{
+        **dict(zip((*table.rows, *table.cols), (*row, *col), strict=True)), **machine_json(cell.outcome),
+        **{name: getattr(cell.figure, name, None) for name in ("value", "low", "high", "unit", "steps")},
+        "status": cell.outcome.status, "reason": cell.outcome.reason,
+        "provenance": cell.outcome.records[0].provenance, "notes": cell.notes,
+    } for (row, col), cell in table.cells.items()]  # fmt: skip
     better = metric_named(table.value).better
     return json.dumps({"value": table.value, "title": _title(table), "better": better, "cells": cells}, indent=1)
 
@@ -164,9 +156,6 @@ def _json(table: Table) -> str:
 def render(table: Table, form: str) -> str:
     """Return the table in one of FORMATS."""
     return {"terminal": _terminal, "markdown": _markdown, "csv": _csv, "json": _json, "latex": _latex}[form](table)
-
-
-# -- CSV -----------------------------------------------------------------------------------------
 
 
 def _csv(table: Table) -> str:
@@ -196,9 +185,6 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
         texts = [digits(cell.figure.value / factor, width), "" if width is None else digits(width, most=2)]
         lines.append([text.replace(",", "") for text in texts])
     return [line[: 2 if any(figure.half_width is not None for figure in figures) else 1] for line in lines]
-
-
-# -- Markdown and LaTeX --------------------------------------------------------------------------
 
 
 def markdown_text(text: str) -> str:
@@ -235,9 +221,6 @@ def _latex(table: Table) -> str:
                 r"\end{tablenotes}", r"\end{threeparttable}"]  # fmt: skip
     packages = "booktabs,threeparttable" if notes else "booktabs"
     return "\n".join([f"% {title_of(table)}", rf"% needs \usepackage{{{packages}}}", *text])
-
-
-# -- the terminal --------------------------------------------------------------------------------
 
 
 def _terminal(table: Table) -> str:

@@ -52,10 +52,7 @@ def window_width() -> int:
 
 
 def fitted(line: str, width: int) -> str:
-    """Return a line broken between words where it is too wide; what follows hangs below the start of its text.
-
-    A word that is too long for a line, such as a case's id, breaks behind its slashes.
-    """
+    """Break a line between words, and ids behind slashes; what follows hangs below the start of its text."""
     if len(line) <= width:
         return line
     before = re.match(_BEFORE_TEXT, line)

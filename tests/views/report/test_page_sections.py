@@ -15,7 +15,7 @@ from mldyno.store import figures
 from mldyno.views.charts import Rows, Samples
 from mldyno.views.claims import Sentence
 from mldyno.views.report.page import page_template, sections_of
-from mldyno.views.report.parts import Chart, Grid, Paragraphs, Section
+from mldyno.views.report.parts import Bullets, Chart, Grid, Section
 from mldyno.views.report.subject import Subject, subject_of
 
 
@@ -33,7 +33,7 @@ def parts(section: Section, kind: type) -> list[Any]:
 
 
 def lines(section: Section) -> list[str]:
-    return [line for part in parts(section, Paragraphs) for line in part.lines]
+    return [line for part in parts(section, Bullets) for line in part.lines]
 
 
 def test_every_number_has_its_trust_line(whole: dict[str, Section]) -> None:

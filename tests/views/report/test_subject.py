@@ -18,7 +18,7 @@ from mldyno.store import figures
 from mldyno.views.charts import NARROW, WIDE, Mark, Row, Rows, labels_in_lines
 from mldyno.views.drawing import IN_PAGE
 from mldyno.views.report.page import page, sections_of
-from mldyno.views.report.parts import Chart, Paragraphs, Section
+from mldyno.views.report.parts import Bullets, Chart, Section
 from mldyno.views.report.pictures import card_svg
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import Summary, summary
@@ -130,7 +130,7 @@ def test_commands_and_loops_have_a_section_of_their_own(sections: dict[str, Sect
     assert not {label for labels in own.values() for label in labels} & {
         label for rows in models.values() for label in rows
     }
-    (lines,) = [part.lines for part in sections["own"].parts if isinstance(part, Paragraphs)]
+    (lines,) = [part.lines for part in sections["own"].parts if isinstance(part, Bullets)]
     assert len(lines) == 1
     assert lines[0].startswith(f"{LONG} 8 is 2.00x")
 

@@ -40,16 +40,15 @@ def write_pictures(records: Sequence[Record], folder: str, form: str) -> list[st
     """Write every chart of the page to a file, PNG or SVG; return their paths."""
     from mldyno.views.report.pictures import charts_of, drawn
 
-    place = make_folder(folder)
-    return [_write(os.path.join(place, f"{chart.id}.{form}"), drawn(chart, form))
-            for chart in charts_of(_subject(records))]  # fmt: skip
+    place, every = make_folder(folder), charts_of(_subject(records))
+    return [_write(os.path.join(place, f"{chart.id}.{form}"), drawn(chart, form)) for chart in every]
 
 
 def write_card(records: Sequence[Record], path: str) -> str:
     """Write one picture to post, PNG: the machine, its scores, and the league of machines; return its path."""
-    from mldyno.views.report.pictures import card
+    from mldyno.views.report.pictures import card_svg, png
 
-    return _write(path, card(_subject(records)))
+    return _write(path, png(card_svg(_subject(records))))
 
 
 def _write(path: str, content: bytes) -> str:

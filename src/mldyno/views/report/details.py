@@ -21,17 +21,7 @@ from mldyno.views.charts import Lines, Mark, Row, Samples
 from mldyno.views.claims import Sentence, named, sentence
 from mldyno.views.outcomes import energy_in_words, shown, trust, trust_line, warning_meanings
 from mldyno.views.records import BOUNDS, device_line, machine_lines
-from mldyno.views.report.parts import (
-    Chart,
-    Content,
-    Grid,
-    GridCell,
-    Paragraphs,
-    SideBySide,
-    percent_bars,
-    point,
-    time_unit,
-)
+from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, point, share_bars, time_unit
 from mldyno.views.report.speeds import MOST_ROWS
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import failures
@@ -83,7 +73,7 @@ def limits(subject: Subject) -> Content:
     if not lines:
         return "", []
     charts = [*_peak_chart(subject, known), *_copy_chart(subject)]
-    return LIMITS_LEAD if known else "", [*charts, Paragraphs("limit-lines", lines)]
+    return LIMITS_LEAD if known else "", [*charts, Bullets("limit-lines", lines)]
 
 
 def _peak_chart(subject: Subject, known: list[tuple[Outcome, Shares, Bound]]) -> Iterator[Chart]:
@@ -99,7 +89,7 @@ def _peak_chart(subject: Subject, known: list[tuple[Outcome, Shares, Bound]]) ->
         return
     used = {mark.colour for row in rows for mark in row.marks}
     rows.sort(key=lambda row: -row.marks[0].value)
-    drawing = percent_bars(rows, "% of the peak", {name: colour for name, _, colour in KINDS if colour in used})
+    drawing = share_bars(rows, "% of the peak", {name: colour for name, _, colour in KINDS if colour in used})
     kind, number = Counter(limit.kind for _, _, limit in known).most_common(1)[0]
     title = f"{number} of {count(len(known), 'case')}: {BOUNDS[kind]}"
     caption = f"The first {MOST_ROWS} of {count(len(known), 'case')}." if len(known) > MOST_ROWS else ""
@@ -113,7 +103,7 @@ def _copy_chart(subject: Subject) -> Iterator[Chart]:
     shared = grouped(copies, lambda cost: subject.title(cost.comparison.other, "placement"))
     rows = [Row(label, list(map(_copy_mark, group))) for label, group in shared.items()]
     rows.sort(key=lambda row: -max(mark.value for mark in row.marks))
-    drawing = percent_bars(rows, "% of a step", {f"copying {cost.way}": COPIES[cost.way] for cost in copies})
+    drawing = share_bars(rows, "% of a step", {f"copying {cost.way}": COPIES[cost.way] for cost in copies})
     most = _copy_mark(max(copies, key=lambda cost: cost.share.value))
     title = f"Copying takes up to {most.number} of a step" if most.value > 2 else "Copying costs next to nothing"
     yield Chart("copies", title, "Share of a step that goes into copying its batch, with 95 % intervals", drawing)
@@ -126,9 +116,6 @@ def _copy_mark(cost: CopyCost) -> Mark:
     return Mark(drawn.value, number, hover, drawn.low, drawn.high, COPIES[cost.way])
 
 
-# -- energy ----------------------------------------------------------------------------------------
-
-
 def energy(subject: Subject) -> Content:
     """Show the energy and power of steps, and time against energy for work done in several ways."""
     sensed = [(outcome, joules) for outcome in subject.outcomes
@@ -137,15 +124,18 @@ def energy(subject: Subject) -> Content:
         return "", []
     known = [outcome for outcome, _ in sensed]
     lines = [*answer_lines(subject.answers.about("energy")), *map(sentence, compared_in_energy(known))]
-    summaries = []
+    summaries, rows = [], []
     for outcome, joules in sensed:
         text, evidence = energy_in_words(outcome, joules)
         summaries.append(Sentence(f"{subject.title(outcome)}: {text}", evidence))
+        figures, scope = map(outcome.figure, ENERGY_FIGURES), str(outcome.with_energy[0].fact("energy_scope"))
+        cells = [GridCell("") if each is None else GridCell(shown(each), each.value) for each in figures]
+        rows.append([GridCell(subject.title(outcome), head=True), *cells, GridCell(scope)])
     return ENERGY_LEAD, [
         SideBySide(_energy_charts(subject, known)[:MOST_ENERGY_CHARTS]),
-        Paragraphs("energy-lines", lines),
-        _energy_grid(subject, known),
-        Paragraphs("energy-summaries", summaries),
+        Bullets("energy-lines", lines),
+        Grid("energy-grid", "Energy and power of each case", ["case", *ENERGY_FIGURES.values(), "scope"], rows),
+        Bullets("energy-summaries", summaries),
     ]
 
 
@@ -181,34 +171,18 @@ def _needed(axes: Sequence[str], group: Sequence[Outcome]) -> list[str]:
     return needed
 
 
-def _energy_grid(subject: Subject, known: Sequence[Outcome]) -> Grid:
-    rows = []
-    for outcome in known:
-        figures = [outcome.figure(name) for name in ENERGY_FIGURES]
-        cells = [GridCell("") if each is None else GridCell(shown(each), each.value) for each in figures]
-        scope = GridCell(str(outcome.with_energy[0].fact("energy_scope")))
-        rows.append([GridCell(subject.title(outcome), head=True), *cells, scope])
-    columns = ["case", *ENERGY_FIGURES.values(), "scope"]
-    return Grid("energy-grid", "Energy and power of each case", columns, rows)
-
-
-# -- how sure --------------------------------------------------------------------------------------
-
-
 def sure(subject: Subject) -> Content:
     """Show how far the numbers can be trusted, what failed, and each step while it was measured."""
-    lines = [
-        line.removeprefix("trust: ").strip()
-        for line in [trust_line(subject.outcomes), *warning_meanings(subject.outcomes)]
-    ]
+    known = [trust_line(subject.outcomes), *warning_meanings(subject.outcomes)]
+    lines = [line.removeprefix("trust: ").strip() for line in known]
     sampled = [outcome for outcome in subject.outcomes if sample_count(outcome)]
     sampled.sort(key=lambda each: not any(w.code in SHAPED for w in each.warnings) and each.status != "unsteady")
     drawn = [_trace(number, each) for number, each in enumerate(sampled[:MOST_TRACES])]
     lead = TRACES_LEAD if drawn else ""
     if len(sampled) > MOST_TRACES:
         lead += f" The first {MOST_TRACES} of {len(sampled):,} cases, those in which such a thing was seen first."
-    trust_lines = Paragraphs("trust-lines", [*lines, *failures(subject.outcomes)], shown=8)
-    return lead, [trust_lines, SideBySide(drawn), Paragraphs("how-lines", HOW_LINES)]
+    trust_lines = Bullets("trust-lines", [*lines, *failures(subject.outcomes)], shown=8)
+    return lead, [trust_lines, SideBySide(drawn), Bullets("how-lines", HOW_LINES)]
 
 
 def _trace(number: int, outcome: Outcome) -> Chart:
@@ -225,9 +199,6 @@ def _trace(number: int, outcome: Outcome) -> Chart:
     dots = [(sample.process, sample.stage == "steady", sample.step, sample.seconds * per) for sample in samples]
     about = f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}"
     return Chart(f"trace-{number}", case_on_device(outcome.case), about, Samples(dots, f"{unit} a step", ends))
-
-
-# -- all cases, and how they were measured ---------------------------------------------------------
 
 
 def cases(subject: Subject) -> Content:
@@ -249,14 +220,11 @@ def warning_notes(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _case_row(outcome: Outcome) -> list[GridCell]:
     step, rate, first, peak = (outcome.figure(name) for name in ("step", "throughput", "first_step", "peak_memory"))
-    if step is None:
-        time = GridCell("-" if outcome.status == "oom" else outcome.status)
-    else:
-        time = GridCell(shown(step), step.value)
+    no_time = GridCell("-" if outcome.status == "oom" else outcome.status)
     why = trust(outcome) if outcome.status == "ok" else f"{outcome.status}: {outcome.reason}"
     return [
         GridCell(case_name(outcome.case), head=True),
-        time,
+        no_time if step is None else GridCell(shown(step), step.value),
         GridCell("") if rate is None else GridCell(digits(rate.value, rate.half_width), rate.value),
         GridCell("") if first is None else GridCell(show_seconds(first.value), first.value),
         GridCell("") if peak is None else GridCell(show(peak.value, peak.unit), peak.value),
@@ -281,7 +249,7 @@ def method(subject: Subject) -> Content:
     ]
     cells = [[GridCell(name, head=True), GridCell(text)] for name, text in machine_facts(subject.machine)]
     machine = Grid("machine", subject.machine.name, (), cells, numbers=9)
-    return "", [machine, Paragraphs("method-lines", lines, shown=40)]
+    return "", [machine, Bullets("method-lines", lines, shown=40)]
 
 
 def machine_facts(machine: Machine) -> list[tuple[str, str]]:
@@ -291,7 +259,6 @@ def machine_facts(machine: Machine) -> list[tuple[str, str]]:
 
 
 def _software(record: Record) -> str:
-    """Return what computed a record, in words."""
     software = record.software
     versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
     threads = f", {count(software.threads, 'thread')}" if software.threads else ""

@@ -18,7 +18,7 @@ from mldyno.units import count
 from mldyno.views.drawing import DATA, IN_PAGE, templates
 from mldyno.views.records import FAKE_FRAMEWORK
 from mldyno.views.report import details, scaling, speeds
-from mldyno.views.report.parts import Chart, Content, Grid, Paragraphs, Section
+from mldyno.views.report.parts import Bullets, Chart, Content, Grid, Section
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import summary
 
@@ -56,7 +56,7 @@ def page(subject: Subject, texts: Sequence[str]) -> str:
     script, style = ((FILES / name).read_text(encoding="utf-8") for name in ("page.js", "style.css"))
     text: str = page_template("page.html").render(
         subject=subject, summary=summary(subject), sections=sections, notice=FAKE_FRAMEWORK if subject.fake else "",
-        script=script, style=style, policy=_policy(script, style), more=_packed(_more(sections)),
+        script=script, style=style, policy=_policy(script=script, style=style), more=_more(sections),
         records=packed, tag=transfer.TAG, end=transfer.END, included=_included(packed.records, len(texts)),
     )  # fmt: skip
     return text
@@ -66,10 +66,8 @@ def _included(packed: int, given: int) -> str:
     """Say how many of the records are in the page."""
     if packed >= given:
         return f"All {count(given, 'record')} with every raw sample are in this page."
-    return (
-        f"{packed:,} of {given:,} records are in this page with every raw sample; the others did not fit. "
-        "mldyno export writes all of them."
-    )
+    there = f"{packed:,} of {given:,} records are in this page with every raw sample"
+    return f"{there}; the others did not fit. mldyno export writes all of them."
 
 
 def page_template(name: str) -> Any:
@@ -86,27 +84,19 @@ def drawings(chart: Chart) -> list[str]:
     return [drawing.draw(width, IN_PAGE).svg(chart.described) for drawing, width in drawn]
 
 
-def _policy(script: str, style: str) -> str:
-    hashes = (base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in (script, style))
-    script_hash, style_hash = hashes
-    return (
-        f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+def _policy(**codes: str) -> str:
+    hashes = {name: base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for name, code in codes.items()}
+    allowed = "; ".join(f"{name}-src 'sha256-{text}'" for name, text in hashes.items())
+    return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def _packed(content: Any) -> str:
-    """Pack data for the page's script, so that it takes little room and can't end its element."""
-    return base64.b64encode(gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 6, mtime=0)).decode()
-
-
-def _more(sections: Sequence[Section]) -> dict[str, str]:
-    """Return the rows and sentences that unfold on demand, as markup."""
+def _more(sections: Sequence[Section]) -> str:
+    """Return the rows and sentences that unfold on demand, as markup: packed, so that they can't end their element."""
     macros = page_template("parts.html").module
     more = {}
     for part in (part for section in sections for part in section.single_parts):
         if isinstance(part, Grid) and len(part.rows) > part.shown:
             more[part.id] = str(macros.rows(part.rows[part.shown :], part.numbers))
-        elif isinstance(part, Paragraphs) and len(part.lines) > part.shown:
+        elif isinstance(part, Bullets) and len(part.lines) > part.shown:
             more[part.id] = str(macros.items(part.lines[part.shown :]))
-    return more
+    return base64.b64encode(gzip.compress(json.dumps(more, separators=(",", ":")).encode(), 6, mtime=0)).decode()

@@ -12,7 +12,7 @@ UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1
 
 
 @dataclass(frozen=True)
-class Paragraphs:
+class Bullets:
     """Sentences as a list; those after the first `shown` unfold on demand."""
 
     id: str
@@ -45,8 +45,7 @@ class Grid:
     columns: Sequence[str]
     rows: Sequence[Sequence[GridCell]]
     notes: Sequence[str] = ()
-    numbers: int = 1
-    """The first column that holds numbers."""
+    numbers: int = 1  # the first column that holds numbers
     shown: int = 50
     kind: str = "grid"
 
@@ -60,8 +59,7 @@ class Chart:
     about: str
     drawing: Drawing
     caption: str = ""
-    narrow: Drawing | None = None
-    """A smaller drawing for phones."""
+    narrow: Drawing | None = None  # a smaller drawing for phones
     kind: str = "chart"
 
     @property
@@ -81,11 +79,10 @@ class SideBySide:
 
     @property
     def kind(self) -> str:
-        """Charts or grids."""
         return f"{self.parts[0].kind}s"
 
 
-Part = Paragraphs | Grid | Chart | SideBySide
+Part = Bullets | Grid | Chart | SideBySide
 Content = tuple[str, Sequence[Part]]  # how to read a section, if that must be said; and its parts
 
 
@@ -105,9 +102,6 @@ class Section:
         return [each for part in self.parts for each in (part.parts if isinstance(part, SideBySide) else (part,))]
 
 
-# -- what charts are made of -----------------------------------------------------------------------
-
-
 def time_unit(longest: float) -> tuple[str, float]:
     """Return the unit for times up to `longest` in s, and how many of it make a second."""
     return next(((name, per) for top, name, per in UNITS if longest < top), ("min", 1 / 60))
@@ -123,6 +117,6 @@ def legend_of(colours: Mapping[str, str]) -> list[tuple[str, str]]:
     return list(colours.items()) if len(colours) > 1 else []
 
 
-def percent_bars(rows: Sequence[Row], axis: str, colours: Mapping[str, str]) -> Rows:
+def share_bars(rows: Sequence[Row], axis: str, colours: Mapping[str, str]) -> Rows:
     """Draw bars from 0 in percent."""
     return Rows([("", rows)], axis, legend_of(colours), bars=True, base=0.0, linear=True)

@@ -39,9 +39,7 @@ SCORE_WIDTH = 330  # pixels
 
 def charts_of(subject: Subject) -> Iterator[Chart]:
     """Yield every chart of the page."""
-    first = league(subject)
-    if first is not None:
-        yield first
+    yield from filter(None, [league(subject)])
     for section in sections_of(subject):
         yield from (part for part in section.single_parts if isinstance(part, Chart))
 
@@ -78,18 +76,11 @@ def png(svg: str, scale: float = 1.0) -> bytes:
     return picture
 
 
-# -- the card --------------------------------------------------------------------------------------
-
-
-def card(subject: Subject) -> bytes:
-    """Return the card as PNG."""
-    return png(card_svg(subject))
-
-
 def card_svg(subject: Subject) -> str:
     """Return the card as SVG; all text in it is escaped."""
     across = WIDTH - 2 * SIDE
-    scores = _fastest(subject)
+    best = max(subject.scores, key=lambda score: score.value, default=None)
+    scores = [each for each in subject.scores if best and place_title(each.case) == place_title(best.case)]
     several = len({score.case.framework for score in subject.scores}) > 1
     framework = [f"In {scores[0].case.framework}"] if several else []
     lines = [*framework, f"100 is {reference().machine}"] if scores else sentences(subject)
@@ -117,19 +108,10 @@ def wrapped(text: str, size: int, width: float, most: int) -> list[str]:
     return textwrap.wrap(text, letters, max_lines=most, placeholder=" …") or [""]
 
 
-def _fastest(subject: Subject) -> list[Score]:
-    """Return the scores of the fastest device and framework."""
-    best = max(subject.scores, key=lambda score: score.value, default=None)
-    return [score for score in subject.scores if best and place_title(score.case) == place_title(best.case)]
-
-
 def _score(score: Score, x: int) -> dict[str, Any]:
-    return {
-        "x": x,
-        "number": digits(score.value, score.half_width),
-        "error": "" if score.half_width is None else f"±{digits(score.half_width, most=2)}",
-        "about": fitted(f"{kind_title(score.case)}, {score.case.device}", SCORE_WIDTH, LETTERS),
-    }
+    about = fitted(f"{kind_title(score.case)}, {score.case.device}", SCORE_WIDTH, LETTERS)
+    error = "" if score.half_width is None else f"±{digits(score.half_width, most=2)}"
+    return {"x": x, "number": digits(score.value, score.half_width), "error": error, "about": about}
 
 
 def _chart(subject: Subject) -> Canvas | None:

@@ -19,17 +19,7 @@ from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Mark, Point, Row
 from mldyno.views.claims import named
 from mldyno.views.outcomes import rank_lines, shown
-from mldyno.views.report.parts import (
-    Chart,
-    Content,
-    Grid,
-    GridCell,
-    Paragraphs,
-    SideBySide,
-    percent_bars,
-    point,
-    time_unit,
-)
+from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, point, share_bars, time_unit
 from mldyno.views.report.subject import Subject
 from mldyno.views.tables import NO_MEMORY
 from mldyno.views.titles import case_title, work_title
@@ -56,7 +46,7 @@ def scaling(subject: Subject) -> Content:
     charts = [*islice(_crossover_charts(subject), MOST_CHARTS), *islice(_growth_charts(subject), MOST_CHARTS)]
     numbered = [replace(grid, id=f"grid-{place}") for place, grid in enumerate(grids[:MOST_GRIDS])]
     lead = _how_to_read(bool(charts), len(grids))
-    return lead, [SideBySide(charts), Paragraphs("scaling-lines", lines), SideBySide(numbered)]
+    return lead, [SideBySide(charts), Bullets("scaling-lines", lines), SideBySide(numbered)]
 
 
 def _how_to_read(charts: bool, grids: int) -> str:
@@ -69,9 +59,6 @@ def _how_to_read(charts: bool, grids: int) -> str:
         f"The first {MOST_GRIDS} of {grids} tables; all numbers are in All cases." if grids > MOST_GRIDS else "",
     ]  # fmt: skip
     return " ".join(filter(None, parts))
-
-
-# -- charts over sizes -----------------------------------------------------------------------------
 
 
 def _crossover_charts(subject: Subject) -> Iterator[Chart]:
@@ -95,8 +82,7 @@ def _growth_charts(subject: Subject) -> Iterator[Chart]:
     """Draw the time of a step over the length of sequences, for each work."""
     works = grouped(subject.answers.scalings, lambda each: work_title(each.outcomes[0].case))
     for number, (name, group) in enumerate(works.items()):
-        drawing = _growth(group[:MOST_CURVES])
-        yield Chart(f"growth-{number}", name, "Time of a step, at each length", drawing)
+        yield Chart(f"growth-{number}", name, "Time of a step, at each length", _growth(group[:MOST_CURVES]))
 
 
 def _growth(scalings: Sequence[Scaling]) -> Lines:
@@ -116,9 +102,6 @@ def _growth(scalings: Sequence[Scaling]) -> Lines:
     return Lines(lines, "tokens", f"{unit} a step")
 
 
-# -- tables of batches and lengths -----------------------------------------------------------------
-
-
 def _grids_of(group: Sequence[Outcome]) -> Iterator[Grid]:
     """Yield the tables of one work: one for each device where lengths vary, else one with devices as columns."""
     best = max((rate.value for outcome in group if (rate := outcome.figure("throughput")) is not None), default=0.0)
@@ -132,21 +115,21 @@ def _grids_of(group: Sequence[Outcome]) -> Iterator[Grid]:
 
 
 def _grid(table: Table, caption: str, best: float) -> Grid:
-    heads = [", ".join(_column(n, p) for n, p in zip(table.cols, key, strict=True)) for key in table.col_keys]
-    rows = [[_row_head(row), *(_cell(table.cells.get((row, col)), best) for col in table.col_keys)]
+
+    def column_head(name: str, part: object) -> str:
+        return "no sequence" if part is None else AXIS[name].say(part) if name in AXIS else str(part)
+
+    def row_head(row: Key) -> GridCell:
+        number = float(row[0]) if isinstance(row[0], int) else None
+        text = ", ".join(f"{part:,}" if isinstance(part, int) else str(part) for part in row)
+        return GridCell(text, number, head=True)
+
+    heads = [", ".join(map(column_head, table.cols, key)) for key in table.col_keys]
+    rows = [[row_head(row), *(_cell(table.cells.get((row, col)), best) for col in table.col_keys)]
             for row in table.row_keys]  # fmt: skip
     cells = [table.cells.get((row, col)) for row in table.row_keys for col in table.col_keys]
     notes = dict.fromkeys(doubt for cell in cells if cell for doubt in _doubts(cell.outcome))
     return Grid("", caption, [", ".join(table.rows), *heads], rows, list(notes), shown=MOST_ROWS)
-
-
-def _column(name: str, part: object) -> str:
-    return "no sequence" if part is None else AXIS[name].say(part) if name in AXIS else str(part)
-
-
-def _row_head(row: Key) -> GridCell:
-    number = float(row[0]) if isinstance(row[0], int) else None
-    return GridCell(", ".join(f"{part:,}" if isinstance(part, int) else str(part) for part in row), number, head=True)
 
 
 def _doubts(outcome: Outcome) -> list[str]:
@@ -168,24 +151,19 @@ def _cell(cell: Cell | None, best: float) -> GridCell:
     return GridCell(shown(cell.figure), cell.figure.value, heat, under, bool(_doubts(cell.outcome)))
 
 
-# -- ranks -----------------------------------------------------------------------------------------
-
-
 def ranks(subject: Subject) -> Content:
     """Show what several ranks gain, and how long they wait for each other."""
     known = [(outcome, parts) for outcome in subject.outcomes if (parts := split(outcome)) is not None]
     if not known:
         return "", []
     gained = [each for each in known if each[1].over_same_threads is not None]
-    charts = [_gain(subject, number, group) for number, group in enumerate(_by_work(gained)[:MOST_CHARTS])]
+    parts_of = {outcome.records[0].id: parts for outcome, parts in gained}
+    works = [[(outcome, parts_of[outcome.records[0].id]) for outcome in group]
+             for group in alike([outcome for outcome, _ in gained], "ranks")]  # fmt: skip
+    works = [sorted(work, key=lambda each: each[1].ranks) for work in works[:MOST_CHARTS]]
+    charts = [_gain(subject, number, work) for number, work in enumerate(works)]
     lines = [f"{subject.title(outcome)}: {'; '.join(rank_lines(outcome, parts))}" for outcome, parts in known]
-    return RANKS_LEAD, [SideBySide(charts), _waiting(subject, known), Paragraphs("rank-lines", lines)]
-
-
-def _by_work(known: Sequence[Split]) -> list[list[Split]]:
-    parts = {outcome.records[0].id: each for outcome, each in known}
-    groups = alike([outcome for outcome, _ in known], "ranks")
-    return [sorted(((o, parts[o.records[0].id]) for o in group), key=lambda each: each[1].ranks) for group in groups]
+    return RANKS_LEAD, [SideBySide(charts), _waiting(subject, known), Bullets("rank-lines", lines)]
 
 
 def _gain(subject: Subject, number: int, group: Sequence[Split]) -> Chart:
@@ -218,5 +196,5 @@ def _waiting(subject: Subject, known: Sequence[Split]) -> Chart:
         rows.append(Row(subject.title(outcome), marks))
     worst = max((parts for _, parts in known), key=lambda parts: parts.waiting.value)
     title = f"Up to {show_percent(max(0.0, worst.waiting.value))} of a step waits for gradients"
-    drawing = percent_bars(rows, "% of a step", {"computing": "s1", "waiting for gradients": "s4"})
+    drawing = share_bars(rows, "% of a step", {"computing": "s1", "waiting for gradients": "s4"})
     return Chart("rank-steps", title, "What a step of several ranks is made of", drawing)

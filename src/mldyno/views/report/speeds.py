@@ -19,7 +19,7 @@ from mldyno.views.charts import Mark, Row, Rows
 from mldyno.views.claims import IN_A_CHART, WORK, arms, in_words, named, sentence
 from mldyno.views.drawing import SIDES
 from mldyno.views.outcomes import shown, trust
-from mldyno.views.report.parts import Chart, Content, Paragraphs, legend_of
+from mldyno.views.report.parts import Bullets, Chart, Content, legend_of
 from mldyno.views.report.subject import Subject
 from mldyno.views.titles import case_title, kind_title
 
@@ -39,7 +39,7 @@ def own_work(subject: Subject) -> Content:
     """Show the speed of the user's own commands and loops; compare those of one run."""
     charts = _speed_chart(subject, "own-speeds", [line for line in rated_cases(subject) if line[0][0].case.own_work])
     titled = [replace(chart, title="What they do in a second") for chart in charts]
-    return "", [*titled, Paragraphs("own-lines", list(map(sentence, compared_commands(subject))))]
+    return "", [*titled, Bullets("own-lines", list(map(sentence, compared_commands(subject))))]
 
 
 def compared_commands(subject: Subject) -> list[Comparison]:
@@ -143,9 +143,6 @@ def _leader(subject: Subject, lines: Sequence[Rated]) -> str:
     return f"From {ends[0]} to {ends[1]}"
 
 
-# -- ratios ------------------------------------------------------------------------------------------
-
-
 def devices(subject: Subject) -> Content:
     """Show what an accelerator gains over the CPU, and from which batch on."""
     compared = compared_along(subject.outcomes, "device")
@@ -153,7 +150,7 @@ def devices(subject: Subject) -> Content:
         return "", []
     about_devices, _, about_batches, *_ = verdict_kinds(subject.verdicts)
     lines = [*about_devices, *about_batches] or list(map(sentence, compared))
-    return "", [*_ratio_charts(subject, "device", compared), Paragraphs("device-lines", lines)]
+    return "", [*_ratio_charts(subject, "device", compared), Bullets("device-lines", lines)]
 
 
 def ways(subject: Subject) -> Content:
@@ -165,7 +162,7 @@ def ways(subject: Subject) -> Content:
         charts += _ratio_charts(subject, axis, compared)
         lines += [] if axis in ANSWERED else list(map(sentence, compared))
     lines = [*verdict_kinds(subject.verdicts)[1], *lines]
-    return "", [*charts, Paragraphs("way-lines", lines)] if lines else []
+    return "", [*charts, Bullets("way-lines", lines)] if lines else []
 
 
 def _ratio_charts(subject: Subject, axis: str, compared: Sequence[Comparison]) -> Iterator[Chart]:
@@ -190,12 +187,18 @@ def _ratio_chart(subject: Subject, axis: str, base_value: Any, compared: Sequenc
     def value(result: Comparison | Mean) -> str:
         return named(axis, getattr(result.other.case, axis))
 
+    def label(result: Comparison | Mean) -> str:
+        sizes = ("batch", "seq", "placement") if isinstance(result, Mean) else ()
+        return subject.title(result.other, axis, "mode", *sizes)
+
+    def mark(result: Comparison | Mean) -> Mark:
+        why = result.how if isinstance(result, Comparison) else f"geometric mean of {len(result.comparisons)} cases"
+        number, hover = interval_parts(result.speedup, "x")[0], f"{IN_A_CHART.of(result)}; {why}"
+        return Mark(result.ratio, number, hover, result.low, result.high, colours[value(result)])
+
     def rows(group: Sequence[Comparison | Mean]) -> list[Row]:
         """Return a row for each case, the largest gain first, with a bar for each value of the axis."""
-        shared = grouped(group, lambda result: _label(subject, axis, result))
-        rows = [
-            Row(label, [_ratio_mark(each, colours[value(each)]) for each in same]) for label, same in shared.items()
-        ]
+        rows = [Row(title, list(map(mark, same))) for title, same in grouped(group, label).items()]
         return sorted(rows, key=lambda row: -max(mark.value for mark in row.marks))
 
     colours = {name: SIDES[place % len(SIDES)] for place, name in enumerate(dict.fromkeys(map(value, results)))}
@@ -206,26 +209,14 @@ def _ratio_chart(subject: Subject, axis: str, base_value: Any, compared: Sequenc
                 f"Times as fast as {base} in the same work, with 95 % intervals", drawing, caption)  # fmt: skip
 
 
-def _ratio_mark(result: Comparison | Mean, colour: str) -> Mark:
-    why = result.how if isinstance(result, Comparison) else f"geometric mean of {len(result.comparisons)} cases"
-    number, _ = interval_parts(result.speedup, "x")
-    return Mark(result.ratio, number, f"{IN_A_CHART.of(result)}; {why}", result.low, result.high, colour)
-
-
-def _label(subject: Subject, axis: str, result: Comparison | Mean) -> str:
-    sizes = ("batch", "seq", "placement") if isinstance(result, Mean) else ()
-    return subject.title(result.other, axis, "mode", *sizes)
-
-
 def _finding(subject: Subject, axis: str, base: Any) -> str:
     """Return the clearest mean along an axis against one base, in words."""
-    against_it = [mean for mean in subject.headlines if mean.axis == axis and column(mean.base, axis) == base]
-    conclusive = [mean for mean in against_it if mean.conclusive]
-    if not conclusive:
+    clear = [mean for mean in subject.headlines
+             if mean.axis == axis and column(mean.base, axis) == base and mean.conclusive]  # fmt: skip
+    if not clear:
         return ""
-    best = max(conclusive, key=lambda mean: max(mean.ratio, 1 / mean.ratio))
+    best = max(clear, key=lambda mean: max(mean.ratio, 1 / mean.ratio))
     case = best.other.case
     where = f" in {WORK[case.mode]}" if case.mode else ""
     device = f" on {case.device}" if axis != "device" and "device" in subject.varied else ""
-    text = in_words(best, *arms(best.comparisons[0]))
-    return f"{text}{where}{device}"
+    return f"{in_words(best, *arms(best.comparisons[0]))}{where}{device}"

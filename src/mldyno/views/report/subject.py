@@ -22,22 +22,19 @@ MOST_DEVICES = 3  # that are named in a line
 
 
 def subject_of(chosen: Sequence[Outcome], context: Sequence[Outcome], created: str, version: str) -> Subject:
-    """Return the subject of a report on what was chosen: the machine last measured here, else the last of all.
-
-    Of each case the newest run counts. The other machines, and those of `context`, are compared with it.
-    """
+    """Return the subject of a report: the machine last measured here, or else last of all, among all others."""
     here = [outcome for outcome in chosen if measured_here(outcome)] or chosen
-    machine = max(here, key=_created).machine
-    newest = {(outcome.machine, outcome.case): outcome for outcome in sorted(chosen, key=_created)}
+
+    def created_at(outcome: Outcome) -> str:
+        return outcome.records[-1].created
+
+    machine = max(here, key=created_at).machine
+    newest = {(outcome.machine, outcome.case): outcome for outcome in sorted(chosen, key=created_at)}
     current = [outcome for outcome in chosen if newest[outcome.machine, outcome.case] is outcome]
     own = [outcome for outcome in current if outcome.machine == machine]
     published = [outcome for outcome in context if outcome.published]
     others = [outcome for outcome in (*current, *context) if outcome.machine != machine and not outcome.published]
     return Subject(own, others, published, created, version)
-
-
-def _created(outcome: Outcome) -> str:
-    return outcome.records[-1].created
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,8 @@ class Subject:
     outcomes: Sequence[Outcome]
     others: Sequence[Outcome]
     published: Sequence[Outcome]
-    created: str
-    """When the report is made."""
-    version: str
-    """The version of mldyno."""
+    created: str  # when the report is made
+    version: str  # the version of mldyno
 
     @property
     def machine(self) -> Machine:
@@ -59,7 +54,6 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """The machine's name in tables."""
         return self.outcomes[0].machine
 
     @cached_property
@@ -69,10 +63,7 @@ class Subject:
 
     @cached_property
     def between_machines(self) -> list[Comparison]:
-        """Other measured machines compared with this one, in every case that both have.
-
-        The user's own commands and loops are left out: equal names need not mean equal work.
-        """
+        """Other measured machines compared with this one in the catalogue's work: names of own work prove nothing."""
         every = (*self.outcomes, *self.others)
         good = [outcome for outcome in every if outcome.status == "ok" and not outcome.case.own_work]
         groups = [group for group in alike(good, "machine") if group[0].machine == self.name]
@@ -80,34 +71,32 @@ class Subject:
 
     @cached_property
     def scores(self) -> list[Score]:
-        """The score of each device that has one."""
         return scores(self.outcomes)
 
     @cached_property
     def varied(self) -> list[str]:
-        """The axes in which the outcomes differ."""
         return varying(self.outcomes)
 
     @cached_property
     def answers(self) -> Answers:
-        """What the outcomes say about single cases."""
         return answers_of(self.outcomes)
 
     @cached_property
     def verdicts(self) -> Verdicts:
         """What models say about this machine, the clearest first."""
         said = verdicts([outcome for outcome in self.outcomes if not outcome.case.own_work], self.published)
-        devices, precisions = (tuple(sorted(means, key=_clearest)) for means in (said.devices, said.precisions))
-        return replace(said, devices=devices, precisions=precisions)
+
+        def clearest_first(means: Sequence[Mean]) -> tuple[Mean, ...]:
+            return tuple(sorted(means, key=lambda mean: (not mean.conclusive, -mean.ratio)))
+
+        return replace(said, devices=clearest_first(said.devices), precisions=clearest_first(said.precisions))
 
     @cached_property
     def headlines(self) -> list[Mean]:
-        """The means of all that can be compared."""
         return headlines(self.outcomes)
 
     @property
     def fake(self) -> bool:
-        """Whether any of it comes from the fake framework."""
         return any(outcome.case.framework == "fake" for outcome in self.outcomes)
 
     @property
@@ -132,12 +121,7 @@ class Subject:
 
     def title(self, outcome: Outcome, *without: str) -> str:
         """Return the label of an outcome: with framework and device, where these vary."""
-        shown = case_title(outcome.case, (*ELSEWHERE, *without))
-        own = outcome.case.own_work  # which has no framework
-        framework = [outcome.case.framework] if "framework" in self.varied and "framework" not in without else []
-        device = [outcome.case.device] if "device" in self.varied and "device" not in without else []
-        return ", ".join([shown, *([] if own else framework), *device])
-
-
-def _clearest(mean: Mean) -> tuple[bool, float]:
-    return mean.verdict == "inconclusive", -mean.ratio
+        case = outcome.case
+        named = [axis for axis in ELSEWHERE if axis in self.varied and axis not in without]
+        named = [axis for axis in named if axis != "framework" or not case.own_work]  # which has none
+        return ", ".join([case_title(case, (*ELSEWHERE, *without)), *(getattr(case, axis) for axis in named)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import Verdicts, unreported_comparisons
+from mldyno.analysis.answers import Verdicts, unreported
 from mldyno.analysis.comparisons import SEPARATE, between_machines
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome, thinned
@@ -76,9 +76,6 @@ def _missing(subject: Subject) -> str:
     return f"Missing for a score: {'; '.join(lacking)}. `mldyno quick` measures all." if lacking else ""
 
 
-# -- the sentences ---------------------------------------------------------------------------------
-
-
 def sentences(subject: Subject) -> list[str]:
     """Return the most important sentences: the clearest answer to each question, then the others."""
     kinds = [lines for lines in _answers(subject) if lines]
@@ -88,7 +85,8 @@ def sentences(subject: Subject) -> list[str]:
     texts += failures(subject.outcomes)
     devices = {outcome.case.device for outcome in subject.outcomes if not outcome.case.own_command}
     only = verdict_lines(Verdicts(only=subject.verdicts.only)) if devices else []
-    return [*(texts or _times(subject)), *only][:MOST_SENTENCES]
+    times = (f"{case_on_device(outcome.case)}: {headline(*outcome.records)}" for outcome in subject.outcomes)
+    return [*(texts or times), *only][:MOST_SENTENCES]
 
 
 def _answers(subject: Subject) -> list[list[Sentence]]:
@@ -100,16 +98,8 @@ def _answers(subject: Subject) -> list[list[Sentence]]:
     kinds = [means or list(map(sentence, compared)), *kinds, list(map(sentence, compared_commands(subject)))]
     if any(kinds):
         return kinds
-    return [
-        answer_lines(subject.answers),
-        list(map(sentence, unreported_comparisons(subject.outcomes, subject.answers))),
-    ]
-
-
-def _times(subject: Subject) -> Iterator[str]:
-    """Yield what each case took, where nothing can be compared."""
-    for outcome in subject.outcomes:
-        yield f"{case_on_device(outcome.case)}: {headline(*outcome.records)}"
+    rest = unreported(subject.outcomes, subject.answers)
+    return [answer_lines(subject.answers), list(map(sentence, rest))]
 
 
 def failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -118,9 +108,6 @@ def failures(outcomes: Sequence[Outcome]) -> Iterator[str]:
     for (status, reason), group in grouped(failed, lambda outcome: (outcome.status, outcome.reason)).items():
         more = f" and {count(len(group) - 1, 'other case')}" if len(group) > 1 else ""
         yield f"{case_on_device(group[0].case)}{more}: {status}: {reason}"
-
-
-# -- the league ------------------------------------------------------------------------------------
 
 
 def league(subject: Subject) -> Chart | None:
@@ -143,7 +130,6 @@ def league(subject: Subject) -> Chart | None:
 
 
 def _standing(ahead: int, others: int) -> str:
-    """Put the finding of a league into words."""
     if 0 < ahead < others:
         return f"Faster than {ahead} of {others} others in the same work"
     which = "the one other" if others == 1 else f"all {others} others"

@@ -22,10 +22,10 @@ from mldyno.records import IMPORTED, Case, Record
 from mldyno.store.figures import marks
 from mldyno.store.query import stored_key, written_name
 from mldyno.views.claims import WORK as WORDS
-from mldyno.views.site import Whose
 from mldyno.views.titles import place_title, shared_title, ways_title, workload_title
 
 OTHER_KIND = "other"
+Whose = tuple[str, bool]  # a machine as tables name it, and whether it is a published one
 _IN_ORDER = tuple(dict.fromkeys(("device", *AXES_OF_WORK, *NAMES)))
 
 
@@ -34,19 +34,16 @@ class Entry:
     """A machine of the site, or what was published of one."""
 
     name: str
-    stem: str
-    """Of the names of its files."""
+    stem: str  # of the names of its files
     outcomes: tuple[Outcome, ...]
     scores: tuple[Score, ...]
 
     @property
     def published(self) -> bool:
-        """Whether its figures were published by others."""
         return self.outcomes[0].published
 
     @cached_property
     def newest(self) -> Record:
-        """Its newest record."""
         records = (record for outcome in self.outcomes for record in outcome.records)
         return max(records, key=lambda record: record.created)
 
@@ -74,17 +71,13 @@ class Entry:
 class Ranking:
     """All results in one work, the fastest first."""
 
-    workload: str
-    """What people call it."""
+    workload: str  # what people call it
     title: str
-    stem: str
-    """Of the names of its files."""
-    ranked: tuple[tuple[Entry, Outcome, Estimate], ...]
-    """With the time of a step."""
+    stem: str  # of the names of its files
+    ranked: tuple[tuple[Entry, Outcome, Estimate], ...]  # with the time of a step
 
     @property
     def machines(self) -> int:
-        """How many machines did it."""
         return len({entry.stem for entry, _, _ in self.ranked})
 
 
@@ -111,7 +104,6 @@ class Collection:
         return {_work(ranking.ranked[0][1]): ranking for ranking in self.rankings}
 
     def ranking(self, outcome: Outcome) -> Ranking | None:
-        """Return the ranking of an outcome."""
         return None if ranked_time(outcome) is None else self._ranking_of[_work(outcome)]
 
 
@@ -144,12 +136,12 @@ def stems(records: Iterable[Record]) -> dict[Whose, str]:
         known = first.setdefault(whose(record), record)
         if record.machine.key and not known.machine.key:  # it was measured before machines had keys
             first[whose(record)] = record
-    return {
-        (name, published): file_stem(
-            written_name(record), stored_key(record), f"{published=}", IMPORTED if record.imported_from else ""
-        )
-        for (name, published), record in first.items()
-    }
+
+    def stem(record: Record, published: bool) -> str:
+        origin = IMPORTED if record.imported_from else ""
+        return file_stem(written_name(record), stored_key(record), f"{published=}", origin)
+
+    return {machine: stem(record, machine[1]) for machine, record in first.items()}
 
 
 def collected(
@@ -188,12 +180,8 @@ def _work(outcome: Outcome) -> tuple[object, ...]:
 
 def _rankings(entries: Sequence[Entry]) -> list[Ranking]:
     """Return the rankings by workload; those with the most machines come first."""
-    timed = [
-        (entry, outcome, step)
-        for entry in entries
-        for outcome in entry.outcomes
-        if (step := ranked_time(outcome)) is not None
-    ]
+    timed = [(entry, outcome, step) for entry in entries for outcome in entry.outcomes
+             if (step := ranked_time(outcome)) is not None]  # fmt: skip
     rankings = []
     for key, group in grouped(timed, lambda each: _work(each[1])).items():
         case = group[0][1].case

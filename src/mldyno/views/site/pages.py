@@ -7,7 +7,8 @@ in its page, the others in further pages and, to be sorted and searched, all of 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.analysis.scores import Score, missing, reference
 from mldyno.printable import printable_content
+from mldyno.records import Record
 from mldyno.store.figures import marks
 from mldyno.units import LARGEST_LOG, Interval, count, digits, interval_parts, show_interval, show_percent
 from mldyno.views.claims import NO_CLEAR_DIFFERENCE, WORK
@@ -25,7 +27,7 @@ from mldyno.views.drawing import DATA, Scale, templates
 from mldyno.views.outcomes import shown, trust
 from mldyno.views.records import headline
 from mldyno.views.report.details import machine_facts, warning_notes
-from mldyno.views.site.collection import Collection, Entry, Ranking, kind_of, shown_place
+from mldyno.views.site.collection import Collection, Entry, Ranking, Whose, collected, kind_of, shown_place
 from mldyno.views.titles import case_title, place_title
 
 FILES = DATA / "site"
@@ -45,13 +47,36 @@ POLICY = (
 Page = tuple[str, str]  # the path of a file within the site, and its text
 
 
+def write_site(
+    records: Sequence[Record], files: Mapping[Whose, str], folder: str, progress: Callable[[int, int], None]
+) -> None:
+    """Write a site of records into an empty folder; `files` names each machine's files."""
+    done, total = 0, 2 * len(files)  # each machine is worked out, and written
+
+    def count_one() -> None:
+        nonlocal done
+        done += 1
+        progress(done, total)
+
+    collection = collected(records, files, count_one)
+    total += len(collection.rankings)
+    for name in ("files", "machines", "work"):
+        os.mkdir(os.path.join(folder, name))
+    for path, text in pages(collection, __version__, count_one):
+        with open(os.path.join(folder, path), "w", encoding="utf-8", newline="\n") as out:
+            out.write(text)
+
+
 def pages(collection: Collection, version: str, done: Callable[[], None] = lambda: None) -> Iterator[Page]:
     """Yield all files of a site; call `done` for each machine and each work."""
     yield from ((f"files/{name}", (FILES / name).read_text(encoding="utf-8")) for name in ASSETS)
     newest = max((entry.newest.created for entry in collection.entries if not entry.published), default="")[:10]
     shared = {"version": version, "policy": POLICY, "reference": reference(), "newest": newest}
     yield from _index(collection, shared)
-    yield from _workloads(collection, shared)
+    macros = templates("site").get_template("rows.html").module
+    rows = [str(macros.ranking(ranking, entry, shown_place(outcome.case), shown(step), step.value))
+            for ranking in collection.rankings for entry, outcome, step in ranking.ranked[:1]]  # fmt: skip
+    yield from _listed("workloads", rows, "workloads.html", shared, "")
     names = [[entry.stem, _full_name(entry)] for entry in collection.entries]
     yield "files/names.js", _script("mldynoNames", printable_content(names))
     words = {"unclear": NO_CLEAR_DIFFERENCE, "equivalent": f"equivalent (within {show_percent(DELTA)})"}
@@ -64,9 +89,6 @@ def pages(collection: Collection, version: str, done: Callable[[], None] = lambd
     for ranking in collection.rankings:
         yield from _work(ranking, siblings[ranking.workload], shared)
         done()
-
-
-# -- templates and bars ----------------------------------------------------------------------------
 
 
 def _rendered(template: str, shared: dict[str, Any], up: str, **content: Any) -> str:
@@ -124,9 +146,6 @@ def _listed(
         yield f"{place}-rows.js", _script("mldynoRows", "".join(rows))
 
 
-# -- machines --------------------------------------------------------------------------------------
-
-
 def _full_name(entry: Entry) -> str:
     return f"{entry.name} (published)" if entry.published else entry.name
 
@@ -151,24 +170,18 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
 
 
 def _figure(score: Score, scale: Scale) -> dict[str, Any]:
-    """Return a score for a table."""
     framework = place_title(score.case).removeprefix(score.case.device)
     return {"text": show_interval(score, decimals=0) + framework, "sort": score.value, "bar": bar(scale, score)}
 
 
 def _about_score(score: Score) -> dict[str, Any]:
-    """Return a score for the page of its machine."""
     number, interval = interval_parts(score, decimals=0)
-    return {
-        "about": f"{WORK[str(score.case.mode)].capitalize()} on {place_title(score.case)}",
-        "number": number,
-        "interval": interval,
-        "source": f"{count(len(score.outcomes), 'case')} of set {reference().version}; 100 is {reference().machine}",
-    }
+    source = f"{count(len(score.outcomes), 'case')} of set {reference().version}; 100 is {reference().machine}"
+    about = f"{WORK[str(score.case.mode)].capitalize()} on {place_title(score.case)}"
+    return {"about": about, "number": number, "interval": interval, "source": source}
 
 
 def _machine(entry: Entry, collection: Collection, shared: dict[str, Any]) -> str:
-    """Return the page of one machine."""
     outcomes = entry.outcomes
     facts = machine_facts(entry.newest.machine)[2 if entry.published else 0 :]
     facts += [("software", text) for text in _software(outcomes)]
@@ -182,7 +195,6 @@ def _machine(entry: Entry, collection: Collection, shared: dict[str, Any]) -> st
 
 
 def _software(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return what computed the outcomes, in words; each once."""
     texts = []
     for software in (outcome.records[-1].software for outcome in outcomes):
         versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
@@ -204,7 +216,6 @@ def _unscored(entry: Entry) -> Iterator[str]:
 
 
 def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
-    """Return a case for the table of its machine."""
     step, rate, ranking = outcome.step, outcome.figure("throughput"), collection.ranking(outcome)
     doubts = [f"{code}: {reason}" for code, reason in marks(outcome.records[0])] if outcome.published else []
     return {
@@ -220,10 +231,8 @@ def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
 
 def _data(entry: Entry) -> dict[str, Any]:
     """Return what the comparison of two machines reads: scores in words, and the times of all cases in s."""
-    scored = [
-        [WORK[str(score.case.mode)], place_title(score.case), show_interval(score, decimals=0)]
-        for score in entry.scores
-    ]
+    scored = [[WORK[str(each.case.mode)], place_title(each.case), show_interval(each, decimals=0)]
+              for each in entry.scores]  # fmt: skip
     timed = [(outcome.case, outcome.step) for outcome in entry.outcomes]
     cases = [
         {"work": replace(case, device="").id, "title": case_title(case, ("device",)), "device": case.device,
@@ -231,19 +240,6 @@ def _data(entry: Entry) -> dict[str, Any]:
         for case, step in timed if step is not None and step.value > 0
     ]  # fmt: skip
     return {"name": _full_name(entry), "published": entry.published, "scores": scored, "cases": cases}
-
-
-# -- work ------------------------------------------------------------------------------------------
-
-
-def _workloads(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
-    """Yield the table of all work, with how many machines did it and which was the fastest."""
-    macros = templates("site").get_template("rows.html").module
-    rows = []
-    for ranking in collection.rankings:
-        entry, outcome, step = ranking.ranked[0]
-        rows.append(str(macros.ranking(ranking, entry, shown_place(outcome.case), shown(step), step.value)))
-    yield from _listed("workloads", rows, "workloads.html", shared, "")
 
 
 def _work(ranking: Ranking, siblings: Sequence[Ranking], shared: dict[str, Any]) -> Iterator[Page]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.analysis.test_estimates import a_record
 
-from mldyno.analysis.processes import NEVER_SEEN, Process, Usual, headline, stated, usual_for
+from mldyno.analysis.estimates import NEVER_SEEN, Process, Usual, headline, stated, usual_for
 from mldyno.metrics import FACTS, flaws
 from mldyno.selftest.on_processes import coverage, judged
 from mldyno.stats.intervals import Variation

@@ -7,9 +7,8 @@ import math
 import pytest
 from tests.analysis.test_estimates import a_record
 
-from mldyno.analysis.estimates import step_time
+from mldyno.analysis.estimates import processes_of, step_time
 from mldyno.analysis.outcomes import Outcome
-from mldyno.analysis.processes import processes_of
 from mldyno.records import Case, Series, Warning_
 from mldyno.views.outcomes import trust
 
