@@ -7,15 +7,18 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test docs fuzz fuzz-files test-tools check bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup dev clean
+.PHONY: bench test docs fuzz fuzz-files test-tools check style types bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup dev clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
 # Three processes on two cores: some of the tests only wait.
 PROCESSES ?= 3
-test: dev test-tools check  ## linters, types, the layer contract, all tests; PROCESSES=4 for more at once
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20
+test: dev test-tools style  ## linters, the layer contract, then all tests, and the types beside them; PROCESSES=4 for more at once
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20; tests=$$?; \
+	wait $$types; typed=$$?; echo "mypy: $$(cat $(VENV)/types.txt)"; \
+	[ $$tests -eq 0 ] && [ $$typed -eq 0 ]
 
 fuzz: dev  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
@@ -34,11 +37,15 @@ test-tools:  # what some tests need of the system; a test that misses it says so
 	    apt-get install -yq --no-install-recommends $$missing; } || echo "For all tests install: $$missing"; \
 	fi
 
-check: dev
+check: style types
+
+style: dev  # rules, format and layers: a few seconds
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache > $(VENV)/contracts.txt || (cat $(VENV)/contracts.txt; exit 1)
+
+types: dev
+	$(BIN)/mypy
 
 bench-self: dev  ## the product's own speed, as ratios, into bench/RESULTS.md
 	$(BIN)/python bench/bench_self.py
