@@ -69,14 +69,14 @@ def measure(work: Work) -> Chapter:
         " process of one thread; the time that it was ready but had no core is taken out. The value is the mean"
         " log-ratio of the rounds, with its 95 % interval."
     )
-    chapter.figures.append(_cost(1.0 if work.quick else 60.0))
-    chapter.figures.append(_cost_of_nothing(0.3 if work.quick else 5.0))
+    chapter.figures.append(_cost(0.3 if work.quick else 60.0))
+    chapter.figures.append(_cost_of_nothing(0.1 if work.quick else 5.0))
     chapter.notes.append(
         "A loader that spins for a known time for each batch, and a step of about 1 ms: `track(loader, replay=True)`"
         " tells what the loader costs, with an interval. The truth is the median of what the loader itself saw."
     )
     for delay in DELAYS_S[1:2] if work.quick else DELAYS_S:
-        chapter.figures.append(_held(delay, 4 if work.quick else TRIALS))
+        chapter.figures.append(_held(delay, 1 if work.quick else TRIALS))
     return chapter
 
 

@@ -60,7 +60,9 @@ def measure(work: Work) -> Chapter:
     chapter = Chapter("11. `mldyno quick`: its time, and the time left that it shows")
     began = time.monotonic()
     store = opened(str(work.folder / "watched.sqlite"))
-    chosen = api.quick_plan({"budget": 0.5} if work.quick else None, "fake" if work.quick else "torch", store)
+    chosen = api.quick_plan(
+        {"budget": 0.5, "repeats": 1} if work.quick else None, "fake" if work.quick else "torch", store
+    )
     listener = Logged()
     set_up = time.monotonic() - began
     say(f"  {len(chosen.plan.cases)} cases, set up in {set_up:.1f} s")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,12 +52,28 @@ EXPECTED = {  # what is added, the exit code, and what must be said
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test puts a copy of its folder, from which the others copy theirs."""
+    return tmp_path_factory.mktemp("readme") / "template"
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mldyno: Mldyno) -> Path:
+def place(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch, mldyno: Mldyno) -> Path:
     """A folder with all that the README's commands name: models, scripts, a colleague's file, some results."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    if template.exists():
+        shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    else:
+        _fill(mldyno)
+        shutil.copytree(tmp_path, template)
+    return tmp_path
+
+
+def _fill(mldyno: Mldyno) -> None:
+    """Put all that into the current folder."""
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
     subprocess.run([*git, "init", "-q"], check=True)
     for size in (16, 4096):
@@ -74,7 +91,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mldyno: Mldyno) -> Pa
     for _ in range(2):
         mldyno("run", "mlp", "--framework", "fake", "--mode", "infer", "-q")
     mldyno("export", "theirs.jsonl")
-    return tmp_path
 
 
 def commands() -> list[str]:
