@@ -155,7 +155,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         if os.environ.get("MLDYNO_DEBUG"):
             raise
         reason = f"something went wrong inside mldyno ({type(error).__name__}: {error}); MLDYNO_DEBUG=1 shows where."
-        if isinstance(error, FileNotFoundError) and not os.path.exists(os.curdir):
+        try:
+            os.getcwd()
+        except FileNotFoundError:
             reason = "the folder that you are in was deleted; change into another one."
         _print_error(reason)
         return 1
