@@ -147,6 +147,16 @@ def test_a_comparison_of_two_functions_reads_as_all_others_do(monkeypatch: pytes
         assert repr(found) == str(found) == str(Comparisons([found])), "as `compare` says it"  # type: ignore[list-item]
 
 
+def test_limits_of_a_measurement_may_be_text_as_those_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(cost=2_000_000)
+    monkeypatch.setattr(clock, "now", machine.clock)
+    found = mldyno.measure(machine.step, machine.sync, target="1%", budget="5s")
+    assert found.step is not None
+    assert found.step.value == pytest.approx(0.002001, rel=0.001)
+    with pytest.raises(UsageError, match="not a duration"):
+        mldyno.measure(machine.step, machine.sync, budget="soon")
+
+
 def test_what_can_not_be_measured_is_said_and_errors_are_the_callers() -> None:
     with pytest.raises(UsageError, match="measure takes a function"):
         mldyno.measure(3)  # type: ignore[arg-type]

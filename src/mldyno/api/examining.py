@@ -15,6 +15,7 @@ from mldyno.doctor.symptoms import Checkup
 from mldyno.errors import UsageError
 from mldyno.results import Measurement, ModelCheck, Results
 from mldyno.selftest.measures import Measure
+from mldyno.settings import parsed
 
 Progress = Callable[[str, float], None]  # gets the part that begins, and the time left in s
 
@@ -101,16 +102,18 @@ def devices() -> list[dict[str, Any]]:
 
 
 def measure(
-    step: Callable[[], Any], sync: Callable[[], Any] | None = None, name: str | None = None, target: float = 0.02,
-    budget: float = 10.0,
+    step: Callable[[], Any], sync: Callable[[], Any] | None = None, name: str | None = None,
+    target: float | str = 0.02, budget: float | str = 10.0,
 ) -> Measurement:  # fmt: skip
     """Time any function, in this process, as a case is timed; `sync` waits for the device it works on.
 
-    It stops when the time of a step is known to `target`, or after `budget` s; nothing is stored.
+    It stops when the time of a step is known to `target`, or after `budget` s, which may be text: "2%", "30s". Nothing
+    is stored.
     """
     from mldyno.runner.in_process import timed
 
-    return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), target, budget))
+    limits = parsed({"target": target, "budget": budget})
+    return Measurement(timed(step, sync, name or str(getattr(step, "__name__", "step")), **limits))
 
 
 def check(
