@@ -26,11 +26,13 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.warm_workers import without_warm_workers
+from tests import forked_command
+from tests.warm_workers import WarmWorkers, without_warm_workers
 
 from mldyno import cli
 from mldyno.records import Record
 from mldyno.store import Query, Store
+from mldyno.worker.client import WorkerProcess
 
 MARK = "MLDYNO_TEST_MARK"
 GONE_DEADLINE_S = 60.0  # until what should be gone must be gone, on however busy a machine
@@ -64,7 +66,15 @@ class Dyno:
     """Set where permissions must bind the commands, even those of root."""
     within: bool = False
     """Set where nothing depends on the process of a command: it then runs in this one. Its workers are processes."""
+    fresh: bool = False
+    """Set where commands are started as programs, interpreter and all; else they are forked from this process."""
+    warm: WarmWorkers | None = None
+    """What forks workers, where a test allows it."""
     started: list[Process] = field(default_factory=list)
+    sessions: set[int] = field(default_factory=set)
+    """Those of the workers of this test, by the number of the process that leads them."""
+    earlier: set[int] = field(default_factory=lambda: set(psutil.pids()))
+    """Processes that were there before the test."""
 
     def environment(self, rules: tuple[Rule, ...] = (), **more: str) -> dict[str, str]:
         """This process's environment with the mark, the store and the script of the fake framework."""
@@ -79,8 +89,11 @@ class Dyno:
 
         Its pipes are as small as the system allows: who does not read holds the command up.
         """
+        environment = self.environment(rules, **more)
 
         def prepare() -> None:
+            if not self.fresh and not self.bound:  # permissions bind from the next program on
+                forked_command.run(arguments, environment, before or (lambda: None))
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background of a shell
             signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and this one under nohup
             if self.bound:
@@ -90,7 +103,7 @@ class Dyno:
 
         process = subprocess.Popen(
             [sys.executable, "-m", "mldyno", *arguments],
-            env=self.environment(rules, **more), cwd=self.folder, start_new_session=True,
+            env=environment, cwd=self.folder, start_new_session=True,
             preexec_fn=prepare,  # noqa: PLW1509 (no thread runs here)
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=4096, text=True,
         )  # fmt: skip
@@ -161,18 +174,31 @@ class Dyno:
         else:
             process.send_signal(number)
 
+    def quickly(self, *arguments: str, rules: tuple[Rule, ...] = (), **more: str) -> Done:
+        """Run a command to its end in this process, with forked workers: where neither of them is what is tested."""
+        assert self.warm is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.warm, "on", True)
+            return self._within(*arguments, rules=rules, **more)
+
     def records(self) -> list[Record]:
         """All records of the store in the order they came."""
         return list(Store(self.store).stream(Query(heads=False)))
 
     def living(self) -> list[psutil.Process]:
-        """All processes that carry the mark of this test."""
-        marked = []
-        for process in psutil.process_iter():
+        """All processes of this test: they carry its mark, or were forked for it, or are in the session of such."""
+        self.earlier.intersection_update(pids := psutil.pids())
+        sessions = self.sessions | {process.pid for process in self.started}
+        living = []
+        for pid in pids:
             with suppress(psutil.Error, OSError):
-                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    marked.append(process)
-        return marked
+                if pid not in self.earlier and (os.getsid(pid) in sessions or self._has_mark(pid)):
+                    process = psutil.Process(pid)
+                    living += [process] if process.status() != psutil.STATUS_ZOMBIE else []
+        return living
+
+    def _has_mark(self, pid: int) -> bool:
+        return psutil.Process(pid).environ().get(MARK) == self.mark
 
     def wait_until_stuck(self, process: Process, records: int, workers: int) -> None:
         """Wait until so many records are stored, so many workers live, and nothing works any more."""
@@ -249,9 +275,17 @@ def integrity(store: Path) -> str:
 
 
 @pytest.fixture
-def dyno(tmp_path: Path) -> Iterator[Dyno]:
+def dyno(tmp_path: Path, warm_workers: WarmWorkers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dyno]:
     """The command line, with an empty store."""
-    command_line = Dyno(tmp_path, tmp_path / "records.sqlite")
+    command_line = Dyno(tmp_path, tmp_path / "records.sqlite", warm=warm_workers)
+    start = WorkerProcess.start
+
+    def noted(worker: WorkerProcess) -> None:
+        start(worker)
+        if worker._process is not None:
+            command_line.sessions.add(worker._process.pid)
+
+    monkeypatch.setattr(WorkerProcess, "start", noted)
     yield command_line
     command_line.check()
 

@@ -30,7 +30,7 @@ def detach(kind):
         return
     os.setsid()
     environment = {} if kind == "bare" else os.environ
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", os.environ["TEST_SLEEPER"]],
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", os.environ["MLDYNO_TEST_SLEEPER"]],
                      env=environment, start_new_session=True)
     os._exit(0)
 """
@@ -42,10 +42,10 @@ class Model(torch.nn.Linear):
     def forward(self, values):
         Model.calls += 1
         if Model.calls == 20:
-            detach(os.environ["TEST_KIND"])
-            if os.environ["TEST_END"] == "kill":
+            detach(os.environ["MLDYNO_TEST_KIND"])
+            if os.environ["MLDYNO_TEST_END"] == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-        if Model.calls > 40 and os.environ["TEST_END"] == "hang":
+        if Model.calls > 40 and os.environ["MLDYNO_TEST_END"] == "hang":
             import time
             time.sleep(3600)
         return super().forward(values)
@@ -71,7 +71,7 @@ def none_is_left(mark: str) -> None:
 def test_what_a_command_detaches_ends_with_its_case(dyno: Dyno, tmp_path: Path, kind: str) -> None:
     (tmp_path / "detach.py").write_text(f"{DETACH}\ndetach({kind!r})\n")
     mark = uuid.uuid4().hex
-    dyno("run", "--repeats", "1", "--steps", "2", "--", sys.executable, "detach.py", TEST_SLEEPER=mark)
+    dyno("run", "--repeats", "1", "--steps", "2", "--", sys.executable, "detach.py", MLDYNO_TEST_SLEEPER=mark)
     (record,) = dyno.records()
     assert record.status in ("ok", "unsteady")  # the latter on a busy machine
     none_is_left(mark)
@@ -83,20 +83,23 @@ def test_what_a_model_detaches_ends_with_its_case_however_that_ends(
 ) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     mark = uuid.uuid4().hex
-    process = dyno.start("run", "model.py", "--mode", "infer", "--repeats", "1", "--steps", "100", "--no-check",
-                         "agrees", TEST_SLEEPER=mark, TEST_KIND=kind, TEST_END=end)  # fmt: skip
+    words = ("run", "model.py", "--mode", "infer", "--repeats", "1", "--steps", "100", "--no-check", "agrees")
+    settings = {"MLDYNO_TEST_SLEEPER": mark, "MLDYNO_TEST_KIND": kind, "MLDYNO_TEST_END": end}
     if end == "hang":
+        process = dyno.start(*words, **settings)
         wait_for(lambda: bool(sleepers(mark)), GONE_DEADLINE_S, "a sleeper")
         dyno.strike(process, signal.SIGINT)
-    code = dyno.finish(process).code
-    assert code == (0 if end == "well" else 3)
+        done = dyno.finish(process)
+    else:
+        done = dyno.quickly(*words, **settings)
+    assert done.code == (0 if end == "well" else 3)
     none_is_left(mark)
 
 
 def test_what_a_killed_run_left_running_is_ended_by_the_next_one(dyno: Dyno, tmp_path: Path) -> None:
     (tmp_path / "detach.py").write_text(f"{DETACH}\ndetach('usual')\nimport time; time.sleep(3600)\n")
     mark = uuid.uuid4().hex
-    process = dyno.start("run", "--repeats", "1", "--", sys.executable, "detach.py", TEST_SLEEPER=mark)
+    process = dyno.start("run", "--repeats", "1", "--", sys.executable, "detach.py", MLDYNO_TEST_SLEEPER=mark)
     wait_for(lambda: bool(sleepers(mark)), GONE_DEADLINE_S, "a sleeper")
     dyno.strike(process, signal.SIGKILL)
     dyno.finish(process)

@@ -78,7 +78,7 @@ def outcomes(dyno: Dyno) -> Counter[tuple[str, int]]:
 def resume(dyno: Dyno, *arguments: str) -> None:
     """Go on; all comes out ok, nothing is lost, doubled or done again, and there is nothing more to resume."""
     before = dyno.records()
-    done = dyno("run", "--resume", *arguments)
+    done = dyno.quickly("run", "--resume", *arguments)
     after = dyno.records()
     assert after[: len(before)] == before
     assert outcomes(dyno) == ALL
@@ -97,6 +97,7 @@ polite = pytest.mark.parametrize("number", SIGNALS, ids=["ctrl-c", "sigterm", "s
 
 @polite
 def test_a_signal_within_a_case_keeps_what_was_measured(dyno: Dyno, suite: str, number: signal.Signals) -> None:
+    dyno.fresh = number == signal.SIGINT
     process = dyno.start("run", suite, rules=(HANGS, NOISY))
     dyno.wait_until_stuck(process, records=1, workers=1)
     dyno.strike(process, number)
@@ -155,14 +156,14 @@ def test_a_signal_within_a_paired_comparison_keeps_the_cases_and_what_the_paired
     partial = dyno.records()[2:]
     assert [record.run.pairing for record in partial] == ["interleaved", "interleaved"]
     assert all(record.interrupted and record.values("step_time", "paired") for record in partial)
-    assert dyno("run", "--resume", rules=(NOISY,)).code == 0
+    assert dyno.quickly("run", "--resume", rules=(NOISY,)).code == 0
     whole = [record.run.pairing for record in dyno.records() if not record.interrupted]
     assert whole == ["alone", "alone", "interleaved", "interleaved"]
 
 
 def test_a_worker_that_dies_within_a_paired_comparison_spoils_no_case(dyno: Dyno) -> None:
     dies: Rule = {**NOISY, "match": "*/roundtrip", "fail": "segv", "after": 8_000}
-    done = dyno(*MEETING, "--by", "placement", rules=(dies, NOISY))
+    done = dyno.quickly(*MEETING, "--by", "placement", rules=(dies, NOISY))
     assert done.code == 0
     assert "the worker was ended by SIGSEGV" in "\n".join(done.lines)
     assert "separate runs" in done.out
@@ -171,7 +172,7 @@ def test_a_worker_that_dies_within_a_paired_comparison_spoils_no_case(dyno: Dyno
 
 def test_a_paired_comparison_that_runs_out_of_memory_goes_on_in_alternation(dyno: Dyno) -> None:
     crowded: Rule = {**NOISY, "match": "*/roundtrip", "fail": "oom", "after": 8_000}
-    done = dyno(*MEETING, "--by", "placement", rules=(crowded, NOISY))
+    done = dyno.quickly(*MEETING, "--by", "placement", rules=(crowded, NOISY))
     assert done.code == 0
     assert "fresh pairs of processes in alternation" in done.out
 
@@ -238,6 +239,7 @@ def held_between_cases(dyno: Dyno, suite: str) -> subprocess.Popen[str]:
 
 
 def test_a_run_killed_within_a_case_leaves_no_worker_and_can_be_resumed(dyno: Dyno, suite: str) -> None:
+    dyno.fresh = True
     process = dyno.start("run", suite, rules=(HANGS, NOISY))
     dyno.wait_until_stuck(process, records=1, workers=1)
     dyno.strike(process, signal.SIGKILL)
@@ -382,7 +384,7 @@ def test_a_full_disk_puts_the_last_records_elsewhere(dyno: Dyno, rescued_by: tup
     assert disk.folder not in rescued.parents
     before = outcomes(dyno)
     disk.make_room()
-    done = dyno("import", str(rescued))
+    done = dyno.quickly("import", str(rescued))
     assert (done.code, done.lines) == (0, [])
     assert sum(outcomes(dyno).values()) > sum(before.values())
     assert set(outcomes(dyno).values()) == {1}
@@ -401,7 +403,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_before_anything_is_measured(
     assert "--store" in done.lines[0]
     dyno.check()
     disk.make_room()
-    assert dyno("run", suite, rules=(NOISY,)).code == 0
+    assert dyno.quickly("run", suite, rules=(NOISY,)).code == 0
     assert outcomes(dyno) == ALL
     dyno.check()
 
@@ -498,6 +500,7 @@ COMMANDS = (
 def test_a_damaged_or_foreign_store_is_told_in_one_line_and_left_alone(
     dyno: Dyno, a_line: str, damage: Callable[[Path], None], words: str
 ) -> None:
+    dyno.within = True
     dyno.measure("mlp", "--mode", "infer", "--budget", "8s", "--target", "0.1%", rules=(NOISY,))
     (dyno.folder / "some.jsonl").write_text(a_line + "\n")
     damage(dyno.store)
@@ -512,6 +515,6 @@ def test_a_damaged_or_foreign_store_is_told_in_one_line_and_left_alone(
 def test_an_empty_file_is_an_empty_store(dyno: Dyno, suite: str) -> None:
     dyno.store.touch()
     assert "no unfinished run" in dyno.refusal("run", "--resume", code=1)
-    assert dyno("history").code == 0
-    assert dyno("run", suite, rules=(NOISY,)).code == 0
+    assert dyno.quickly("history").code == 0
+    assert dyno.quickly("run", suite, rules=(NOISY,)).code == 0
     assert outcomes(dyno) == ALL
