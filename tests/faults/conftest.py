@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 import pytest
+from bench.networks import Node, two_nodes
 from tests import forked_command
 from tests.warm_workers import WarmWorkers, without_warm_workers
 
@@ -300,3 +301,10 @@ def a_line(tmp_path_factory: pytest.TempPathFactory) -> str:
     done = dyno("export")
     dyno.check()
     return done.out.strip()
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[tuple[Node, Node]]:
+    """Two nodes for all jobs of a process, one after the other."""
+    with two_nodes() as both:
+        yield both

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from bench.networks import Node, two_nodes
+from bench.networks import Node
 from tests.faults.conftest import MARK, wait_for
 
 from mldyno.plugins import workload
@@ -22,7 +22,8 @@ PORT = 29411
 RUN = ("run", "mnist-mlp", "--mode", "train", "--placement", "device", "--ranks", "2", "--nodes", "2", "--batch", "16",
        "--repeats", "1")  # fmt: skip
 LONGEST_S = 240.0
-WAIT = "30s"  # for a first job; the first node may take long to begin one, where the machine is busy
+WAIT = "5s"  # for a job, from when the first node listens
+BRIEFLY = ("--budget", "0.3s")
 STEPS = 10  # whose gradients have passed: more than the parameters that ranks begin with
 
 
@@ -32,8 +33,9 @@ def first(dyno: Dyno, node: Node, *more: str) -> tuple[subprocess.Popen[str], li
     process = node.start(*RUN, "--rendezvous", f"{node.address}:{PORT}", *more, environment=own)
     assert process.stderr is not None
     line = process.stderr.readline()
-    _, found, words = line.partition("on each other machine: mldyno ")
-    assert found, line
+    _, shown, words = line.partition("on each other machine: mldyno ")
+    assert shown, line
+    wait_for(lambda: listens(node), LONGEST_S, "a first node that listens")
     return process, words.split()
 
 
@@ -46,14 +48,24 @@ def record(dyno: Dyno) -> Record:
     return only
 
 
-@pytest.mark.parametrize("leader", [0, 1], ids=["with-the-lower-address", "with-the-higher-address"])
-def test_two_nodes_make_one_record_with_the_facts_of_both(dyno: Dyno, leader: int) -> None:
-    with two_nodes() as nodes:
-        process, words = first(dyno, nodes[leader], "--budget", "1s")
-        other = joined(dyno, nodes[1 - leader], words)
-        assert process.communicate(timeout=LONGEST_S)[0] is not None
-        said = other.communicate(timeout=LONGEST_S)[1]
-    measured = record(dyno)
+def test_two_nodes_make_one_record_with_the_facts_of_both_and_a_wrong_token_is_refused_in_one_line(
+    dyno: Dyno, nodes: tuple[Node, Node]
+) -> None:
+    process, words = first(dyno, nodes[0], *BRIEFLY)
+    token = words.index("--token") + 1
+    stranger = joined(dyno, nodes[1], [*words[:token], "0123456789abcdef", *words[token + 1 :]])
+    out, err = stranger.communicate(timeout=LONGEST_S)
+    assert (stranger.returncode, out, len(err.splitlines())) == (1, "", 1), err
+    assert "refuses this token" in err
+    other = joined(dyno, nodes[1], words)  # the right one is let in after it
+    assert process.communicate(timeout=LONGEST_S)[0] is not None
+    said = other.communicate(timeout=LONGEST_S)[1]
+    assert other.returncode == 0
+    has_the_facts_of_both(record(dyno), said)
+
+
+def has_the_facts_of_both(measured: Record, said: str) -> None:
+    """The record of a job of two nodes, and what the one that joined said."""
     assert measured.status == "ok", measured.reason
     assert measured.case.id.endswith("/r2/n2")
     assert len(measured.fact("nodes").split("; ")) == 2
@@ -62,41 +74,24 @@ def test_two_nodes_make_one_record_with_the_facts_of_both(dyno: Dyno, leader: in
     assert "took part in 1 job" in said
 
 
-def test_a_node_that_leaves_becomes_a_record_and_nothing_is_left_behind(dyno: Dyno) -> None:
-    with two_nodes() as nodes:
-        process, words = first(dyno, nodes[0], "--budget", "120s")
-        other = joined(dyno, nodes[1], words)
-        gradients = 4 * workload("mnist-mlp").params
-        wait_for(lambda: nodes[1].received() > STEPS * gradients, LONGEST_S, "gradients on the cable")
-        for each in psutil.Process(other.pid).children(recursive=True):
-            each.kill()
-        other.kill()
-        process.communicate(timeout=LONGEST_S)
-        other.communicate()
+def test_a_node_that_leaves_becomes_a_record_and_nothing_is_left_behind(dyno: Dyno, nodes: tuple[Node, Node]) -> None:
+    process, words = first(dyno, nodes[0], "--budget", "120s")
+    before = nodes[1].received()
+    other = joined(dyno, nodes[1], words)
+    gradients = 4 * workload("mnist-mlp").params
+    wait_for(lambda: nodes[1].received() - before > STEPS * gradients, LONGEST_S, "gradients on the cable")
+    for each in psutil.Process(other.pid).children(recursive=True):
+        each.kill()
+    other.kill()
+    process.communicate(timeout=LONGEST_S)
+    other.communicate()
     assert record(dyno).status == "failed"
 
 
-def test_a_rendezvous_that_never_completes_ends_with_the_timeout(dyno: Dyno) -> None:
-    with two_nodes() as nodes:
-        process, _ = first(dyno, nodes[0], "--budget", "3s", "--timeout", "8s")
-        process.communicate(timeout=LONGEST_S)
+def test_a_rendezvous_that_never_completes_ends_with_the_timeout(dyno: Dyno, nodes: tuple[Node, Node]) -> None:
+    process, _ = first(dyno, nodes[0], "--budget", "3s", "--timeout", "3s")
+    process.communicate(timeout=LONGEST_S)
     assert record(dyno).status == "timeout"
-
-
-def test_a_wrong_token_is_refused_in_one_line_and_the_right_one_is_let_in_after_it(dyno: Dyno) -> None:
-    with two_nodes() as nodes:
-        process, words = first(dyno, nodes[0], "--budget", "1s")
-        wait_for(lambda: listens(nodes[0]), LONGEST_S, "a first node that listens")
-        token = words.index("--token") + 1
-        stranger = joined(dyno, nodes[1], [*words[:token], "0123456789abcdef", *words[token + 1 :]])
-        out, err = stranger.communicate(timeout=LONGEST_S)
-        assert (stranger.returncode, out, len(err.splitlines())) == (1, "", 1), err
-        assert "refuses this token" in err
-        other = joined(dyno, nodes[1], words)
-        process.communicate(timeout=LONGEST_S)
-        other.communicate(timeout=LONGEST_S)
-        assert other.returncode == 0
-    assert record(dyno).status == "ok"
 
 
 def listens(node: Node) -> bool:
