@@ -199,7 +199,7 @@ class Dyno:
         return living
 
     def _has_mark(self, pid: int) -> bool:
-        return psutil.Process(pid).environ().get(MARK) == self.mark
+        return bool(psutil.Process(pid).environ().get(MARK) == self.mark)
 
     def wait_until_stuck(self, process: Process, records: int, workers: int) -> None:
         """Wait until so many records are stored, so many workers live, and nothing works any more."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -84,7 +84,7 @@ def test_what_a_model_detaches_ends_with_its_case_however_that_ends(
     (tmp_path / "model.py").write_text(MODEL)
     mark = uuid.uuid4().hex
     words = ("run", "model.py", "--mode", "infer", "--repeats", "1", "--steps", "100", "--no-check", "agrees")
-    settings = {"MLDYNO_TEST_SLEEPER": mark, "MLDYNO_TEST_KIND": kind, "MLDYNO_TEST_END": end}
+    settings: dict[str, Any] = {"MLDYNO_TEST_SLEEPER": mark, "MLDYNO_TEST_KIND": kind, "MLDYNO_TEST_END": end}
     if end == "hang":
         process = dyno.start(*words, **settings)
         wait_for(lambda: bool(sleepers(mark)), GONE_DEADLINE_S, "a sleeper")
