@@ -31,7 +31,7 @@ SLOWEST_FIRST = (
     "test_torch_ranks", "test_rank_ports", "test_venv_ppo", "test_abilities", "test_every_workload",
     "test_parent_faults", "browser/test_report", "test_docs", "test_bench_self", "test_simulated_device",
     "test_measure_run_own", "test_cli_readme", "test_user_models_how_to", "test_measure_run_energy",
-    "browser/test_site", "fuzz/test_files", "user_models", "test_bench", "callbacks", "tracking/test_process",
+    "browser/test_site", "fuzz/test_files", "user_models", "test_bench", "callbacks", "tracking/test_process", "tracking_endings",
     "test_worker_faults", "test_contract_on_device", "test_bad_input", "test_hostile", "test_mutated_records",
     "test_torch_precision", "test_every_framework", "transformers", "test_forecast", "test_measure_crossover",
     "test_axes", "test_measure_quick", "test_pairing",
