@@ -65,14 +65,14 @@ def raised(do: Callable[[], Any]) -> list[str]:
     return []
 
 
-def judged(workload: str = "mlp", **axes: Any) -> dict[str, Any]:
-    """What a worker makes of a case: status, reason, checks, and the facts that it saw."""
+def judged(workload: str = "mlp", warm_up: float = 0.1, **axes: Any) -> dict[str, Any]:
+    """What a worker makes of a case: status, reason, checks, and the facts that it saw; after s of warm-up."""
     found: dict[str, Any] = {"status": "ok", "reason": "", "device_seen": None, "step": None, "checks": {}}
     tidy()
     torch.accelerator.reset_peak_memory_stats()
     try:
         case = open_case(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes}))
-        case.warm_up(0.5)
+        case.warm_up(warm_up)
         found |= case.facts
         case.turn(0.0, 20)
         closed = case.close()
@@ -135,7 +135,7 @@ def bounds() -> dict[str, dict[str, Any]]:
 def queues() -> dict[str, Any]:
     """Training that keeps the device busy and its queue full, and inference that reads its results back."""
     with settings(kernel=20e-6, rate=2e10, issue=1e-6, queue=24):
-        return {"full": judged(mode="train"), "read_back": judged(placement="roundtrip")}
+        return {"full": judged(mode="train", warm_up=0.5), "read_back": judged(placement="roundtrip")}
 
 
 def fallbacks() -> dict[str, Any]:
@@ -146,7 +146,7 @@ def fallbacks() -> dict[str, Any]:
 def waits() -> dict[str, Any]:
     """A wait hidden in each step; and a device that nobody waits for: what the harness sees of a step."""
     with settings(kernel=0.2e-3, hidden=7):
-        found: dict[str, Any] = {"hidden": judged()}
+        found: dict[str, Any] = {"hidden": judged(warm_up=0.5)}
     tidy()
     with settings(kernel=5e-3, issue=1e-3):
         program = open_case(Case("mlp", device="sim", mode="infer", batch=2)).program
