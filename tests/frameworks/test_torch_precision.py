@@ -13,12 +13,20 @@ from mldyno.axes import PRECISIONS
 from mldyno.frameworks import TOLERANCE, Unsupported
 from mldyno.frameworks.torch.precision import PrecisionPolicy, matmul_types
 from mldyno.records import Case
+from mldyno.worker import peaks
 from mldyno.worker.checks import Wrong, failure
 from mldyno.worker.session import CaseSession, open_case
 
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "amp-fp16": "float16", "amp-bf16": "bfloat16",
          "fp64": "float64"}  # fmt: skip
 ON_CPU = tuple(TYPES)
+
+
+@pytest.fixture(autouse=True)
+def no_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the device's peaks, which take long and are tested elsewhere."""
+    monkeypatch.setattr(peaks, "exceeded", lambda *_: (1e15, False))
+    monkeypatch.setattr(peaks, "copy_rate", lambda *_: 1e12)
 
 
 def opened(workload: str, precision: str, mode: str = "infer", **axes: Any) -> CaseSession:
