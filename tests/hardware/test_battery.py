@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.hardware.simulated import tree
 
-from mldyno.hardware import Surroundings, Unreadable, battery
+from mldyno.hardware import Found, Surroundings, Unreadable, battery
 
 
 def test_a_battery_tells_only_while_it_discharges(tmp_path: Path) -> None:
@@ -24,14 +24,9 @@ def test_a_battery_tells_only_while_it_discharges(tmp_path: Path) -> None:
     assert battery.find(Surroundings(tmp_path)).sensors == []
 
 
-def test_a_macs_current_flows_out_as_a_negative_number_without_its_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = '"ExternalConnected" = No\n"Voltage" = 12000\n"InstantAmperage" = 18446744073709550616\n'
+def test_a_macs_battery_is_no_sensor_since_its_reading_is_renewed_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-    monkeypatch.setattr(battery, "ask", lambda *words: said)
-    (found,) = battery.find(Surroundings(Path("/nowhere"))).sensors
-    assert found.read() == pytest.approx(12.0)
-    said = said.replace("No", "Yes")
-    assert battery.find(Surroundings(Path("/nowhere"))).sensors == []
-    said = '"ExternalConnected" = No\n'
-    with pytest.raises(Unreadable, match="no current"):
-        found.read()
+    monkeypatch.setattr("mldyno.system_queries.run", lambda *words, **options: pytest.fail(f"it asks {words}"))
+    assert battery.find(Surroundings(Path("/nowhere"))) == Found([])

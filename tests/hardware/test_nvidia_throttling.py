@@ -15,10 +15,10 @@ CARD = Device("cuda:0", "torch", facts={"uuid": "aaaa-1"})
 
 
 class Library:
-    """NVIDIA's, with one card whose clock heat has held down for so many ns, and power for so many."""
+    """NVIDIA's, with one card whose clock heat has held down for so many ns, power for so many, and voltage."""
 
     def __init__(self) -> None:
-        self.heat, self.power, self.clock = 5_000_000_000, 0, 1500
+        self.heat, self.power, self.voltage, self.clock = 5_000_000_000, 0, 0, 1500
 
     def nvmlDeviceGetHandleByUUID(self, uuid: bytes, card: Any) -> int:
         card._obj.value = 7
@@ -26,7 +26,7 @@ class Library:
 
     def nvmlDeviceGetViolationStatus(self, card: Any, kind: int, status: Any) -> int:
         assert card.value == 7
-        known = {0: self.power, 1: self.heat}
+        known = {0: self.power, 1: self.heat, 5: self.voltage}
         status._obj.violation = known.get(kind, 0)
         return 0 if kind in known else 3
 
@@ -64,6 +64,15 @@ def test_only_what_the_counters_gain_belongs_to_the_case_and_clocks_are_noted(li
 )  # fmt: skip
 def test_a_card_that_is_not_the_cases_own_is_never_asked(device: Device, library: Library) -> None:
     assert not Nvidia().start(CASE, device)
+
+
+def test_a_card_at_its_highest_voltage_is_not_hot(library: Library) -> None:
+    meter = Nvidia()
+    assert meter.start(CASE, CARD)
+    library.voltage += 9_000_000_000
+    library.power += 3_000_000_000
+    seen = by_name(meter.stop())
+    assert (seen["thermal_limit_time"], seen["power_limit_time"]) == ((0.0,), (3.0,))
 
 
 def test_without_nvidias_library_there_is_nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:

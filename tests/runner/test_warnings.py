@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
-from mldyno.records import Case, Machine, Series
+from mldyno.records import Case, Device, Machine, Series
 from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, LEFT_OUT_CODE, WARNING_CODES, Evidence, of_measurement
 from mldyno.stats.intervals import median
 
@@ -56,6 +56,7 @@ CAUSES: dict[str, Evidence] = {
     "emulated": replace(GPU, facts={**GPU.facts, "emulated": True}),
     "burst": replace(GPU, facts={**GPU.facts, "load_time": 0.7}),
     "throttled": replace(QUIET, series=[steps(), *process(throttle_events=3.0)]),
+    "power-capped": replace(GPU, series=[steps(), *windows(), *process(power_limit_time=0.15)]),
     "swapping": replace(QUIET, series=[steps(), *process(swapped_memory=float(64 << 20))]),
     "leaking": replace(QUIET, series=[steps(), GROWING]),
     "on-battery": replace(QUIET, machine=replace(QUIET.machine, power="battery")),
@@ -164,7 +165,7 @@ def test_a_step_that_copies_its_batch_is_said_to_wait_and_by_how_much() -> None:
     [
         ({"thermal_pressure": 1.0}, False), ({"thermal_pressure": 2.0}, True),
         ({"thermal_limit_time": 0.001}, False), ({"thermal_limit_time": 0.01}, True),
-        ({"power_limit_time": 0.01}, False), ({"power_limit_time": 0.1}, True),
+        ({"power_limit_time": 0.01}, False), ({"power_limit_time": 0.2}, False),
         ({"gpu_held_back": 0.05}, False), ({"gpu_held_back": 0.5}, True), ({"throttle_events": 0.0}, False),
     ],
 )  # fmt: skip
@@ -173,6 +174,20 @@ def test_a_gpu_is_throttled_where_it_was_held_back_for_more_than_a_moment(
 ) -> None:
     found = codes(replace(GPU, series=[steps(), *windows(), *process(**seen)]))  # 0.2 s were measured
     assert ("throttled" in found) == slowed_down
+
+
+def test_a_card_at_its_power_limit_is_not_hot_and_its_limit_is_named() -> None:
+    card = Device("cuda:0", "torch", facts={"power_limit": 450.0})
+    capped = replace(
+        GPU, case=replace(GPU.case, device="cuda:0"), machine=replace(GPU.machine, devices=(card,)),
+        series=[steps(), *windows(), *process(power_limit_time=0.16)],
+    )  # fmt: skip
+    (warning,) = of_measurement(capped)
+    assert (warning.code, warning.message) == (
+        "power-capped",
+        "its power limit of 450 W held its clock down for 80 % of the time: normal for a card at full load",
+    )  # fmt: skip
+    assert codes(replace(capped, series=[steps(), *windows(), *process(power_limit_time=0.01)])) == []
 
 
 def test_a_fallback_that_is_allowed_but_was_not_counted_is_said_too() -> None:

@@ -50,6 +50,8 @@ CONVOLUTIONS = {"status": "ok", "reason": "", "error": 1e-6, "step": 1e-3}
         (judged("sustained", loaded(1.0, 0.95)), 0.95, True, "meters: nvidia; thermal_limit_time 2.5"),
         (judged("sustained", loaded(1.0, 0.9, 0.7)), 0.7, False, "not as expected: meters: nvidia"),
         (judged("edge", rows({"share": 0.97, "status": "ok", "reason": ""})), 0.97, True, ""),
+        (judged("edge", rows({"share": 0.7, "status": "ok", "reason": ""}), "mps"), 0.7, True, ""),
+        (judged("edge", rows({"share": 0.7, "status": "ok", "reason": ""}), "cuda:0"), 0.7, False, "not as expected"),
         (judged("edge", rows({"share": 0.9, "status": "failed", "reason": "lost"})), 0.9, False, "lost"),
         (judged("layouts", rows({"layout": "contiguous", **CONVOLUTIONS})), 1.0, True, "contiguous 1.00 ms"),
         (judged("layouts", rows({"layout": "contiguous", **CONVOLUTIONS},

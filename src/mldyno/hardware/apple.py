@@ -6,6 +6,7 @@ root can read clocks and power limits of Apple's chips.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -101,6 +102,10 @@ def _named(model: object, cores: object) -> Description:
 
 MILLI = 1e-3
 PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "ane_mj", "gpu_sram_mj")
+PACKAGE, INSTALL = "zeus_apple_silicon", "pip install 'mldyno[apple]', with a Python before 3.14"
+TRIAL = f"from {PACKAGE} import AppleEnergyMonitor; AppleEnergyMonitor().get_cumulative_energy()"
+TRIAL_TIMEOUT_S = 8.0  # to start Python and read once
+REAL_MAC = "measure on the Mac itself: a virtual machine has no counters of energy"
 POWERMETRICS = "MLDYNO_POWERMETRICS"  # set to 1, it allows Apple's tool, which only root may run
 AVERAGED_MS = 200
 _POWER = re.compile(r"^Combined Power \(CPU \+ GPU \+ ANE\): (\d+) mW$", re.MULTILINE)
@@ -119,13 +124,20 @@ def _counted_energy(monitor: Any) -> float:
 
 
 def find_counted_chip(around: Surroundings) -> Found:
-    """Find the chip, if the package that reads it without root is installed (the extra `apple`)."""
+    """Find the chip, if the package that reads it without root is installed (the extra `apple`).
+
+    In a virtual machine the package may end its process: another process tries it first.
+    """
     if sys.platform != "darwin":
         return Found()
-    with suppress(ImportError, Unreadable):
-        from zeus_apple_silicon import AppleEnergyMonitor  # type: ignore[import-not-found]
+    if importlib.util.find_spec(PACKAGE) is None:
+        return Found(closed=[Closed("IOReport", "package", f"{PACKAGE} is not installed", INSTALL)])
+    if system_queries.run(sys.executable, "-c", TRIAL, timeout_s=TRIAL_TIMEOUT_S).code != 0:
+        return Found(closed=[Closed("IOReport", "package", f"{PACKAGE} can't read it here", REAL_MAC)])
+    from zeus_apple_silicon import AppleEnergyMonitor  # type: ignore[import-not-found]
 
-        chip = Sensor("IOReport", "package", "counter", partial(_counted_energy, AppleEnergyMonitor()))
+    chip = Sensor("IOReport", "package", "counter", partial(_counted_energy, AppleEnergyMonitor()))
+    with suppress(Unreadable):
         chip.read()
         return Found([chip])
     return Found()
@@ -145,7 +157,7 @@ def find_metered_chip(around: Surroundings) -> Found:
     if sys.platform != "darwin" or not os.environ.get(POWERMETRICS):
         return Found()
     if os.geteuid() != 0:
-        return Found(closed=[Closed("powermetrics", "package", "only root may run it", "pip install 'mldyno[apple]'")])
+        return Found(closed=[Closed("powermetrics", "package", "only root may run it", INSTALL)])
     return Found([Sensor("powermetrics", "package", "average", _metered_power)])
 
 

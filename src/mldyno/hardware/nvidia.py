@@ -128,7 +128,9 @@ def found_among(cards: Sequence[Description], title: str, facts: Facts) -> Descr
 
 LIBRARIES = ("libnvidia-ml.so.1", "nvml.dll")
 # Metrics of the time that a limit was active, with the library's numbers of its kinds.
-LIMITS = {"power_limit_time": (0, 3), "thermal_limit_time": (1, 5)}  # power, board; heat, reliability
+# Power, and the board's limit of current; heat. What limits a card in good health at its highest clock, such as its
+# voltage (reliability, 5), is neither.
+LIMITS = {"power_limit_time": (0, 3), "thermal_limit_time": (1,)}
 SM_CLOCK = 1
 DONE = 0
 MILLI = 1e-3

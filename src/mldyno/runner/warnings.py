@@ -67,6 +67,19 @@ class Evidence:
         return next(iter(self.values(metric, "process")), 0.0)
 
     @property
+    def power_capped(self) -> str:
+        """How long the GPU's power limit held its clock down, and the limit; empty if not for long."""
+        share = self.of_process("power_limit_time") / (self.total("window_time") or 1.0)
+        own = (device.facts for device in self.machine.devices if device.name == self.case.device)
+        limit = next((facts.get("power_limit") for facts in own), None)
+        watts = f" of {digits(limit)} W" if isinstance(limit, float) else ""
+        return (
+            f"its power limit{watts} held its clock down for {show_percent(min(1.0, share))}"
+            if share > HELD_BACK_SHARE
+            else ""
+        )
+
+    @property
     def on_cpu(self) -> bool:
         return self.case.device == "cpu"
 
@@ -88,7 +101,6 @@ class Evidence:
             or self.of_process("thermal_pressure") >= HEAVY_PRESSURE
             or self.of_process("gpu_held_back") > HELD_BACK_SHARE
             or self.of_process("thermal_limit_time") > HEAT_SHARE * measured
-            or self.of_process("power_limit_time") > HELD_BACK_SHARE * measured
         )
         return State(
             power=self.machine.power, low_power=self.machine.low_power, translated=bool(self.facts.get("translated")),
@@ -272,6 +284,8 @@ RULES_OF_REAL_TIME = (
          "more OpenMP threads than free cores: those that wait spin, and keep the others from working",
          "--threads 1, or set OMP_WAIT_POLICY=PASSIVE, so that a waiting thread sleeps"),
     Rule("throttled"),
+    Rule("power-capped", lambda evidence: evidence.power_capped, "{} of the time: normal for a card at full load",
+         "compare it with cards of the same limit; nvidia-smi -pl sets another one"),
     Rule("burst", _burst, "a burst: the device had worked for {} only, and may be slower when it gets warm",
          f"{MORE_BUDGET} and more gives it {SUSTAINED_S:.0f} s of load first"),
     Rule("swapping"),

@@ -15,6 +15,7 @@ import signal
 import sys
 
 END_TO_END, LAUNCH = "end-to-end", "launch"
+MOST_DESCRIPTORS = 256  # that a process which has just started may have open
 
 
 def _own_package() -> None:
@@ -45,6 +46,35 @@ def die_with_parent() -> None:
     _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)
+
+
+def guarded(commands: int) -> int:
+    """Return where to read the commands from: elsewhere than on Linux, a process that passes them on.
+
+    When the parent is gone, it kills this process and all that it started, even if a library never releases the
+    interpreter's lock. It is forked before anything else is imported, and sleeps in a read.
+    """
+    if sys.platform == "linux" or not hasattr(os, "fork"):
+        return commands
+    worker, leads = os.getpid(), os.getpgrp() == os.getpid()
+    passed_on, end = os.pipe()
+    if os.fork():
+        os.close(end)
+        os.close(commands)
+        return passed_on
+    for descriptor in {*range(MOST_DESCRIPTORS)} - {commands, end}:  # the worker's death must close its answers
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):  # the worker has ended by itself
+        while data := os.read(commands, 1 << 16):
+            while data:
+                data = data[os.write(end, data) :]
+    if leads:
+        os.killpg(worker, signal.SIGKILL)
+    if os.getppid() == worker:
+        os.kill(worker, signal.SIGKILL)
+    os._exit(1)
 
 
 def adopt_orphans() -> None:
@@ -84,7 +114,7 @@ if __name__ == "__main__":
     if not end_to_end and (not framework or os.environ.get("RANK") == "0"):
         from mldyno.worker.listen import listen
 
-        listen(commands, answers)
+        listen(guarded(commands), answers)
     os.close(commands)
     os.close(answers)
     die_with_parent()
