@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.warm_workers import WarmWorkers
 
 from mldyno import api
 from mldyno.records import Record
@@ -34,6 +35,15 @@ moments = pytest.mark.parametrize("after", [0, WHILE_MEASURED], ids=["in-its-fir
 def commands_within(dyno: Dyno) -> None:
     """The command that starts the worker runs in this process."""
     dyno.within = True
+
+
+@pytest.fixture
+def forked_workers(warm_workers: WarmWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that answer to the end, whatever they answer, are forked."""
+    monkeypatch.setattr(warm_workers, "on", True)
+
+
+answers = pytest.mark.usefixtures("forked_workers")
 
 
 def faulty(fail: str, match: str = "*/b8/*", **more: Any) -> Rule:
@@ -68,6 +78,7 @@ def faulty_one(rule: Rule, code: int, records: dict[str, Record]) -> Record:
     return bad
 
 
+@answers
 @moments
 def test_an_exception_becomes_a_record(dyno: Dyno, after: int) -> None:
     record = run_with(dyno, faulty("exception", after=after))
@@ -102,6 +113,7 @@ def test_a_worker_that_talks_all_the_time_is_ended_on_time_too(dyno: Dyno) -> No
     assert seconds <= float(record.facts["wall_time"] or 0) < 2.5 * seconds
 
 
+@answers
 @moments
 def test_a_framework_out_of_memory_becomes_a_record(dyno: Dyno, after: int) -> None:
     record = run_with(dyno, faulty("oom", after=after))
@@ -115,6 +127,7 @@ def test_a_memory_hog_is_ended_before_it_takes_the_machine(dyno: Dyno, after: in
     assert "over MLDYNO_MEMORY_LIMIT (286 MiB)" in record.reason
 
 
+@answers
 @moments
 def test_an_unsupported_case_becomes_a_record(dyno: Dyno, after: int) -> None:
     record = run_with(dyno, faulty("unsupported", after=after))
@@ -139,6 +152,7 @@ def test_garbage_and_megabytes_on_standard_output_change_nothing(dyno: Dyno, aft
     assert code == 0
 
 
+@answers
 def test_wrong_numbers_get_no_time(dyno: Dyno) -> None:
     code, records = dyno.measure(
         "mlp", "--mode", "infer", "--device", "cpu,gpu", rules=(faulty("wrong", match="*/gpu/*"),)
@@ -151,18 +165,21 @@ def test_wrong_numbers_get_no_time(dyno: Dyno) -> None:
     assert "wrong" in dyno("table", "framework=fake/device=gpu").out
 
 
+@answers
 def test_a_negative_loss_is_wrong(dyno: Dyno) -> None:
     record = run_with(dyno, faulty("wrong"))
     assert record.status == "wrong"
     assert "it must be finite and not negative" in record.reason
 
 
+@answers
 def test_training_that_does_not_learn_is_wrong(dyno: Dyno) -> None:
     record = run_with(dyno, faulty("stuck"))
     assert record.status == "wrong"
     assert "the loss went from 1 to 1: it did not fall" in record.reason
 
 
+@answers
 def test_a_series_that_never_settles_is_unsteady(dyno: Dyno) -> None:
     record = run_with(dyno, {"match": "*/b8/*", "fail": "unsettled"})
     assert record.status == "unsteady"
