@@ -177,7 +177,8 @@ FACTS: Mapping[str, Entry] = {
     "compile_time": _TIME, "graphs": _COUNT, "graph_breaks": _COUNT, "compile_cached": _FLAG, "recompiles": _COUNT,
     # checks and proofs
     "proof": _TEXT, "blas": _TEXT,
-    "device_seen": _TEXT, "products_in": _TEXT, "not_checked": _TEXT, "device_peak_by": _TEXT,
+    "device_seen": _TEXT, "products_in": _TEXT, "effective_precision": _TEXT, "not_checked": _TEXT,
+    "device_peak_by": _TEXT,
     "accuracy": Entry("number", "1", most=1), "loss_first": _NUMBER, "loss_last": _NUMBER,
     "gradient_error": _NUMBER,
     # DistributedDataParallel's own log

@@ -122,6 +122,7 @@ def test_every_optional_member_can_be_asked(name: str, monkeypatch: pytest.Monke
     program.run(1)
     assert program.first_losses() is program.losses() is None
     assert (program.actual_device(), program.precision_flaw() or "") == ("cpu", "")
+    assert program.effective_precision() in (None, "fp32")
     assert (program.device_peak(), program.device_time(1)) == (None, None)
     assert program.phases == {}
     assert isinstance(program.steady_counters(), tuple)

@@ -10,7 +10,7 @@ import pytest
 from mldyno import plugins
 from mldyno.frameworks import Program
 from mldyno.records import Case, Checks
-from mldyno.worker.checks import unchecked
+from mldyno.worker.checks import Wrong, check_precision, unchecked
 
 
 class Core(Program):
@@ -35,6 +35,9 @@ class Checked(Core):
 
     def precision_flaw(self) -> str:
         return ""
+
+    def effective_precision(self) -> str:
+        return "tf32"
 
 
 MPS = Case("mlp", mode="infer", device="mps")
@@ -61,3 +64,15 @@ def test_what_could_not_be_checked_is_named(
 
 def test_in_fake_time_there_is_nothing_to_check() -> None:
     assert unchecked(Case("mlp"), plugins.framework("fake"), Core(), {"flops_per_step": 9.0}, NOTHING) == {}
+
+
+def test_a_case_is_wrong_if_the_framework_reports_another_precision_than_it_asks_for() -> None:
+    with pytest.raises(Wrong, match="fp32 did not take effect: the framework computes matmuls in tf32"):
+        check_precision(Case("mlp", precision="fp32"), Checked())
+    assert check_precision(Case("mlp", precision="tf32"), Checked()) == "tf32"
+    assert check_precision(Case("mlp", precision="fp32"), Core()) is None
+
+
+def test_autocast_asks_for_the_type_of_the_matmuls() -> None:
+    case = Case("mlp", framework="fake", precision="amp-bf16")
+    assert check_precision(case, plugins.framework("fake").open(case, None)) == "bf16"

@@ -48,6 +48,11 @@ PROOF_NUMBERS = 16  # outputs in a proof
 PROOF_RATE = 0.01  # times the learning rate: large updates of random weights amplify rounding
 
 
+def matmul_precision(case: Case) -> str:
+    """Return the precision that a case asks of its matmuls: fp32, tf32, bf16; autocast to bf16 asks for bf16."""
+    return (case.precision or "fp32").removeprefix("amp-")
+
+
 def proof_case(case: Case) -> Case:
     """Return the case with the small batch of a proof."""
     seq = None if case.seq is None else min(case.seq, PROOF_TOKENS)
@@ -153,6 +158,14 @@ class Program(ABC):
         """Return why the case's precision did not take effect; empty if it did, None if not checked.
 
         Raise Unsupported if the case computes nothing that a precision changes.
+        """
+        return None
+
+    def effective_precision(self) -> str | None:
+        """Return the precision of its matmuls as the framework reports it: fp32, tf32, bf16; None if it does not.
+
+        A setting of the process, the session or the device can turn fp32 into tf32 or bf16. Called after
+        `precision_flaw`, and again at the end.
         """
         return None
 

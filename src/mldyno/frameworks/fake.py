@@ -19,6 +19,7 @@ Keys of a rule (times in simulated s):
   tail    time of a last kernel after each step, for which the host does not wait
   waits   true: each step waits for the device, as .item() does
   error   relative difference from fp32 in other precisions
+  effective  the precision that took effect instead
   flaw    why the precision did not take effect
   phases  times of phases by name, such as {"prefill": 0.02, "decode": 0.05}
   memory  estimated memory of the case in B
@@ -38,7 +39,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from mldyno.frameworks import Framework, Program, Trial, Unsupported
+from mldyno.frameworks import Framework, Program, Trial, Unsupported, matmul_precision
 from mldyno.records import Case, Device
 
 if TYPE_CHECKING:
@@ -234,6 +235,9 @@ class FakeProgram(Program):
 
     def precision_flaw(self) -> str:
         return str(self.rule.get("flaw", ""))
+
+    def effective_precision(self) -> str:
+        return str(self.rule.get("effective", matmul_precision(self.case)))
 
     def device_peak(self) -> int | None:
         return None if self.case.device == "cpu" else 1000 * (self.case.batch or 1)

@@ -85,6 +85,10 @@ class NumpyBackend(Backend):
     def devices(self, *trees: Any) -> set[str]:
         return {"cpu"}
 
+    def fp32_mode(self) -> str:
+        """Return fp32: NumPy has no setting for less."""
+        return "fp32"
+
     @property
     def product_types(self) -> set[str]:
         return {str(value.dtype) for value in self.network.values.values()}

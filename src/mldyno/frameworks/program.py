@@ -28,6 +28,7 @@ from mldyno.frameworks import (
     Framework,
     Program,
     Unsupported,
+    matmul_precision,
     proof_case,
     relative_error,
     without_chance,
@@ -183,6 +184,10 @@ class Backend(ABC):
     @abstractmethod
     def product_types(self) -> set[str]:
         """Return the types of the inputs of matmuls; of the outputs if the framework does not show these."""
+
+    def fp32_mode(self) -> str | None:
+        """Return how fp32 numbers are multiplied within `steps`: fp32, tf32, bf16; None if no setting can be read."""
+        return None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -426,6 +431,14 @@ class ModelProgram(Program):
         if types <= {multiplied_type(self.case)}:
             return ""
         return f"{self.case.precision} did not take effect: matmuls ran in {', '.join(sorted(types))}"
+
+    def effective_precision(self) -> str | None:
+        """Return how fp32 numbers are multiplied; of other precisions, the type that `precision_flaw` found."""
+        asked = matmul_precision(self.case)
+        if asked not in ("fp32", "tf32"):
+            return asked if self.backend.product_types else None
+        with self.backend.steps():
+            return self.backend.fp32_mode()
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -52,6 +52,14 @@ class Engine(ABC):
     def fetch(self, output: Any) -> list[Any]:
         """Return all outputs of a pass as NumPy arrays."""
 
+    @abstractmethod
+    def fp32_mode(self) -> str:
+        """Return how the runtime multiplies fp32 numbers, as it reports it: fp32, tf32, bf16."""
+
+    @abstractmethod
+    def device(self) -> str:
+        """Return the device on which the runtime placed the network, as it reports it."""
+
     def wait(self) -> None:  # noqa: B027 (most are done when their call returns)
         """Wait until all that was issued is done."""
 
@@ -65,9 +73,9 @@ class OnnxEngine(Engine):
         options.intra_op_num_threads, options.log_severity_level = threads, ONNX_LOG_ERRORS_ONLY
         if not optimised:
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        providers = [ONNX_PROVIDERS[kind]] if kind == "cpu" else [(ONNX_PROVIDERS[kind], {"device_id": number or "0"})]
+        settings = {} if kind == "cpu" else {"device_id": number or "0", "use_tf32": "0"}  # fp32 must be fp32
         self.runtime, self.kind, self.number = runtime, kind, int(number or 0)
-        self.session = runtime.InferenceSession(network, options, providers)
+        self.session = runtime.InferenceSession(network, options, [(ONNX_PROVIDERS[kind], settings)])
         self.binding = self.session.io_binding()
         self.inputs = [each.name for each in self.session.get_inputs()]
         self.outputs = [each.name for each in self.session.get_outputs()]
@@ -88,6 +96,17 @@ class OnnxEngine(Engine):
     def fetch(self, output: Any) -> list[Any]:
         return list(output.copy_outputs_to_cpu())
 
+    def fp32_mode(self) -> str:
+        """Return tf32 unless CUDA's provider reports that it is off."""
+        options = self.session.get_provider_options().get(ONNX_PROVIDERS["cuda"])
+        return "fp32" if options is None or options.get("use_tf32") in ("0", "false") else "tf32"
+
+    def device(self) -> str:
+        """Return the device of the first provider: where CUDA's can't be loaded, ONNX Runtime takes the CPU's."""
+        kinds = {provider: kind for kind, provider in ONNX_PROVIDERS.items()}
+        kind = kinds[self.session.get_providers()[0]]
+        return kind if kind == "cpu" else f"{kind}:{self.number}"
+
     def wait(self) -> None:
         self.binding.synchronize_outputs()
 
@@ -101,11 +120,19 @@ class OpenvinoEngine(Engine):
             settings |= {"INFERENCE_NUM_THREADS": str(threads)}
         model = core.read_model(network) if isinstance(network, str) else core.read_model(network, b"")
         self.inputs = [each.any_name for each in model.inputs]
-        self.request = core.compile_model(model, device, settings).create_infer_request()
+        self.model = core.compile_model(model, device, settings)
+        self.request = self.model.create_infer_request()
 
     def run(self, batch: Any) -> Any:
         """Issue a forward pass, without a copy of the batch."""
         return self.request.infer(batch, share_inputs=True, share_outputs=True)
+
+    def fp32_mode(self) -> str:
+        kind: str = self.model.get_property("INFERENCE_PRECISION_HINT").to_string()  # f32, bf16, f16
+        return {"f32": "fp32", "f16": "fp16"}.get(kind, kind)
+
+    def device(self) -> str:
+        return " and ".join(sorted(map(_openvino_name, self.model.get_property("EXECUTION_DEVICES"))))
 
     def fetch(self, output: Any) -> list[Any]:
         return [output[place].copy() for place in range(len(output))]
@@ -136,12 +163,10 @@ class EngineProgram(Program):
         return None
 
     def actual_device(self) -> str:
-        """Return the case's device: the engine was made for it."""
-        return self.case.device
+        return self.engine.device()
 
-    def precision_flaw(self) -> str:
-        """Return no flaw: the only precision is fp32."""
-        return ""
+    def effective_precision(self) -> str:
+        return self.engine.fp32_mode()
 
 
 class ExportedProgram(EngineProgram):

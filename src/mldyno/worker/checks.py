@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from mldyno import plugins, sources
-from mldyno.frameworks import Framework, Program, Unsupported
+from mldyno.frameworks import Framework, Program, Unsupported, matmul_precision
 from mldyno.records import Case, Checks
 from mldyno.stats.intervals import median
 from mldyno.timing.blocks import DRAIN_STEPS, Blocks
@@ -46,6 +46,14 @@ def check_device(case: Case, program: Program) -> None:
     actual = program.actual_device()
     if actual not in (None, case.device, f"{case.device}:0", case.device.removesuffix(":0")):
         raise Wrong(f"the case asks for {case.device}, the tensors lie on {actual}")
+
+
+def check_precision(case: Case, program: Program) -> str | None:
+    """Raise Wrong unless the case's precision took effect, where the framework can say; return the one that did."""
+    effective, asked = program.effective_precision(), matmul_precision(case)
+    if effective not in (None, asked):
+        raise Wrong(f"{case.precision} did not take effect: the framework computes matmuls in {effective}")
+    return effective
 
 
 def check_tree(case: Case) -> None:

@@ -146,6 +146,7 @@ class CaseSession:
         }  # fmt: skip
         checks.check_tree(self.case)
         checks.refuse(self.program.precision_flaw())
+        self.facts["effective_precision"] = checks.check_precision(self.case, self.program)
         self.facts |= {"phases": ", ".join(self.program.phases)} if self.program.phases else {}
         self.facts |= {"beside": ", ".join(self.program.ablations)} if self.program.ablations else {}
         self.program.rank_times()  # of the warm-up
@@ -282,6 +283,7 @@ class CaseSession:
             if self.facts.get(counted):
                 from_host = counted == "copied_per_step"
                 self.facts[fact] = peaks.copy_rate(self.framework, self.case, self.clock, from_host)
+        checks.check_precision(self.case, self.program)  # the user's code may have changed a setting meanwhile
         checks.check_device(self.case, self.program)  # after a step was counted, which shows where its matmuls ran
         self.facts |= dict(self.program.facts)
         if prove and self.portable is not None and (numbers := self.program.proof(self.portable)) is not None:
