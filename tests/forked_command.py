@@ -27,7 +27,7 @@ USUAL = ("SIGTERM", "SIGHUP", "SIGALRM")
 QUIET_WARNINGS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 
 
-def run(words: Sequence[str], environment: Mapping[str, str], before: Callable[[], None] = lambda: None) -> NoReturn:
+def run(words: Sequence[str], environment: Mapping[str, str], before: Callable[[], object] = lambda: None) -> NoReturn:
     """Be the command from here on: to be called in a process that was just forked, once its streams are there.
 
     `preexec_fn` of `Popen` is such a place: what is to be executed afterwards is not reached.

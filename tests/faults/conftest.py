@@ -84,11 +84,12 @@ class Dyno:
         return {**inherited, "TMPDIR": str(self.folder), **own, **more}
 
     def start(
-        self, *arguments: str, rules: tuple[Rule, ...] = (), before: Callable[[], None] | None = None, **more: str
-    ) -> Process:
+        self, *arguments: str, rules: tuple[Rule, ...] = (), before: Callable[[], object] | None = None,
+        terminal: int | None = None, **more: str,
+    ) -> Process:  # fmt: skip
         """Start a command; `before` is called in the new process, `more` are settings of its environment.
 
-        Its pipes are as small as the system allows: who does not read holds the command up.
+        Without a terminal it has pipes, as small as the system allows: who does not read holds the command up.
         """
         environment = self.environment(rules, **more)
 
@@ -106,7 +107,8 @@ class Dyno:
             [sys.executable, "-m", "mldyno", *arguments],
             env=environment, cwd=self.folder, start_new_session=True,
             preexec_fn=prepare,  # noqa: PLW1509 (no thread runs here)
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=4096, text=True,
+            stdin=terminal or subprocess.DEVNULL, stdout=terminal or subprocess.PIPE,
+            stderr=terminal or subprocess.PIPE, pipesize=4096, text=True,
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -125,7 +127,7 @@ class Dyno:
         """Run a command to its end."""
         if self.within:
             return self._within(*arguments, rules=rules, **more)
-        return self.finish(self.start(*arguments, rules=rules, before=None, **more))
+        return self.finish(self.start(*arguments, rules=rules, before=None, terminal=None, **more))
 
     def measure(self, *arguments: str, rules: tuple[Rule, ...] = (), **more: str) -> tuple[int, dict[str, Record]]:
         """Run `mldyno run` on the fake framework: exit code, and the new records by the id of their case.

@@ -11,7 +11,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import termios
 import threading
 from collections import Counter
@@ -180,11 +179,9 @@ def test_a_paired_comparison_that_runs_out_of_memory_goes_on_in_alternation(dyno
 def test_a_terminal_that_is_gone_loses_nothing_of_what_was_measured(dyno: Dyno, suite: str) -> None:
     """As where a connection is lost: SIGHUP comes, and again from a shell, and nothing can be written any more."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mldyno", "run", suite], env=dyno.environment((HANGS, NOISY)), cwd=dyno.folder,
-        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, text=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 (no thread runs here)
-    )  # fmt: skip
+    process = dyno.start(
+        "run", suite, rules=(HANGS, NOISY), before=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), terminal=theirs
+    )
     os.close(theirs)
     drain = threading.Thread(target=read_on, args=(ours,))
     drain.start()
