@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from mldyno.analysis import comparisons as comparing
@@ -39,9 +40,27 @@ class Shown:
         return "\n".join([*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines: print it to see them"])
 
     def _repr_html_(self) -> str:
-        from mldyno.views.notebook import lines_html
+        return _lines_html(str(self).splitlines())
 
-        return lines_html(str(self).splitlines())
+
+def _lines_html(lines: Sequence[str]) -> str:
+    """Return lines as a list; nothing where there are none."""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _grid_html(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
+    """Return a table whose first `left` columns lean left."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        sides = ["left" if place < left else "right" for place in range(len(cells))]
+        return "".join(
+            f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for side, cell in zip(sides, cells, strict=True)
+        )
+
+    rows = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
+    named = f"<caption>{escape(title)}</caption>" if title else ""
+    return f"<table>{named}<thead><tr>{line('th', header)}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 class ResultComparison(Comparison):
@@ -80,9 +99,17 @@ class Comparisons(Shown, list[ResultComparison]):
         return "\n".join([*lines, *(answer_section(self.answers) if self.answers else [])])
 
     def _repr_html_(self) -> str:
-        from mldyno.views.notebook import comparisons_html
+        """Return a row for each comparison: factor, verdict, and how it was made."""
+        from mldyno.views.claims import arms, footers, times
+        from mldyno.views.titles import case_name
 
-        return comparisons_html(self)
+        body = []
+        for each in self:
+            other, base = arms(each)
+            way = "faster" if each.ratio >= 1 else "slower"
+            body.append([case_name(each.other.case), base, other, f"{times(each)} {way}", each.verdict, each.how])
+        header = ["case", "base", "other", "the other is", "verdict", "how"]
+        return f"<div>{_grid_html(header, body, len(header))}{_lines_html(footers(self))}</div>"
 
 
 class ResultTable(Shown, laying.Table):
@@ -117,9 +144,11 @@ class ResultTable(Shown, laying.Table):
         return self.to("terminal")
 
     def _repr_html_(self) -> str:
-        from mldyno.views.notebook import table_html
+        from mldyno.views.tables import grid, note_lines, title_of
 
-        return table_html(self)
+        header, body, notes = grid(self)
+        table = _grid_html(header, body, len(self.rows), title_of(self))
+        return f"<div>{table}{_lines_html(note_lines(notes))}</div>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,16 +232,18 @@ class Results(Shown):
 
     def report(self, path: str = "report.html", context: Sequence[Record] = ()) -> str:
         """Write the report of this run as a page that works offline, with other machines; return its path."""
-        from mldyno.views.report import write_page
+        from mldyno.views.report.page import write_page
 
         return write_page(self.everything, path, context)
 
     @property
     def charts(self) -> list[Picture]:
         """The charts of this run's report, without those of single samples."""
-        from mldyno.views.report import charts
+        from mldyno.views.report.pictures import charts_of
+        from mldyno.views.report.subject import subject_of_records
 
-        return [Picture(chart) for chart in charts(self.everything)]
+        charts = charts_of(subject_of_records(self.everything))
+        return [Picture(chart) for chart in charts if not chart.id.startswith("trace-")]
 
     def to_pandas(self) -> Any:
         """Return a data frame with one row for each case: its axes, status and figures, in SI units."""
@@ -242,12 +273,13 @@ class Results(Shown):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from mldyno.views.notebook import results_html
+        from mldyno.views.outcomes import trust_lines
 
         if not self.everything:
             return str(self)
         charts = self.charts if len(self) > 1 else []
-        return results_html(self.table(), self.outcomes, [each.chart for each in charts])
+        drawings = "".join(f"<div>{chart._repr_svg_()}</div>" for chart in charts)
+        return f"<div>{self.table()._repr_html_()}{_lines_html(trust_lines(self.outcomes))}{drawings}</div>"
 
 
 @dataclass(repr=False, kw_only=True)
@@ -327,6 +359,4 @@ class ModelCheck(Shown):
         return "\n".join([str(self.table), "", *self.lines])
 
     def _repr_html_(self) -> str:
-        from mldyno.views.notebook import lines_html, table_html
-
-        return f"<div>{table_html(self.table)}{lines_html(self.lines)}</div>"
+        return f"<div>{self.table._repr_html_()}{_lines_html(self.lines)}</div>"

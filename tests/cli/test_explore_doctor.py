@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from mldyno.doctor.features import names
+from mldyno.doctor.checkup import feature_names
 
 Script = Callable[..., None]
 Mldyno = Callable[..., tuple[int, str, str]]
@@ -18,7 +18,7 @@ def test_every_feature_really_runs_on_the_cpu_and_gives_the_right_numbers(mldyno
     found = json.loads(out)
     assert code == 0
     tried = [one for one in found["features"] if one["device"] == "cpu"]
-    assert [one["feature"] for one in tried] == names("torch", quick=True)
+    assert [one["feature"] for one in tried] == feature_names("torch", quick=True)
     assert [one for one in tried if one["outcome"] != "works"] == []
     assert all(one["error"] <= one["tolerance"] for one in tried)
     exact = {one["feature"] for one in tried if one["error"] == 0}

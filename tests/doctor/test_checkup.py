@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mldyno.doctor import checkup, facts, settings
+from mldyno.doctor import checkup, settings
 from mldyno.errors import UsageError
 from mldyno.machine import Vendors
 from mldyno.messages import FrameworkFacts, FrameworksProbed
@@ -50,7 +50,7 @@ def test_the_time_that_is_left_counts_all_parts_to_come_and_shrinks_with_what_is
     process_s = 1.0 + settings.WARM_UP_S + settings.TURNS * settings.TURN_S  # a process of a set
     assert least == 10.0
     assert some == pytest.approx(10.0 + 3 * process_s + 2 * settings.SETS * process_s)
-    sensors = REST_S + facts.WORK_S
+    sensors = REST_S + checkup.WORK_S
     assert most == pytest.approx(
         10.0 + 5 * settings.SETS * process_s + clock.SPIN_S + sensors + 1.0 + checkup.COMPILE_S
     )
@@ -66,12 +66,12 @@ def test_the_forecast_is_made_of_what_will_be_tried() -> None:
     tried = settings.of_allocators()
     process_s = checkup.START_S + settings.WARM_UP_S + settings.TURNS * settings.TURN_S
     ways = 3 + (1 + len(tried) if tried else 0)
-    others = clock.SPIN_S + REST_S + facts.WORK_S + settings.SETS * ways * process_s
+    others = clock.SPIN_S + REST_S + checkup.WORK_S + settings.SETS * ways * process_s
     start = 1.0 + checkup.START_S
     assert at_first("torch") == pytest.approx(start + checkup.START_S + checkup.COMPILE_S + 60.0 + others)
     assert at_first("torch", "jax") == pytest.approx(at_first("torch") + checkup.START_S), "jax has no features to try"
     assert at_first("torch", quick=True, noise=None) == pytest.approx(
-        start + checkup.START_S + clock.SPIN_S + REST_S + facts.WORK_S
+        start + checkup.START_S + clock.SPIN_S + REST_S + checkup.WORK_S
     )
     assert 150 < at_first("torch") < 300, "three to four minutes, as the command's help says"
 

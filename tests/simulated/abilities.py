@@ -18,7 +18,7 @@ from simulated_state import SIM  # type: ignore[import-not-found]
 
 from mldyno import plugins
 from mldyno.axes import PRECISIONS
-from mldyno.doctor.features import names
+from mldyno.doctor.checkup import feature_names
 from mldyno.records import Case
 from mldyno.selftest.device_promises import wait
 from mldyno.selftest.setup import Setup, tidy
@@ -348,7 +348,7 @@ def astray() -> dict[str, Any]:
 
 def probes() -> dict[str, Any]:
     """The doctor's features: on a device as it should be, and on ones that are wrong, or let the CPU do it."""
-    well = {name: vars(try_feature("torch", "sim", name)) for name in names("torch", quick=True)}
+    well = {name: vars(try_feature("torch", "sim", name)) for name in feature_names("torch", quick=True)}
     found: dict[str, Any] = {"well": well}
     with settings(spoils=0.05):
         found["spoilt"] = vars(try_feature("torch", "sim", "fp32"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.simulated.conftest import Simulated
 
-from mldyno.doctor.features import examine, names
+from mldyno.doctor.checkup import examine, feature_names
 
 
 def test_types_that_a_device_lacks_and_autocast_that_does_nothing_are_seen(simulated: Simulated) -> None:
     simulated({"kernel": 1e-5, "virtual": True, "autocast": "deaf", "refuses": ["float64", "bfloat16"]})
-    tried = examine(lambda: None, "torch", "sim", names("torch", quick=True))
+    tried = examine(lambda: None, "torch", "sim", feature_names("torch", quick=True))
     found = {one.feature: one for one in tried}
     lacking = {name: one.reason for name, one in found.items() if one.outcome != "works"}
     assert {found[name].outcome for name in lacking} == {"unsupported"}

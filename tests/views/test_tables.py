@@ -19,9 +19,9 @@ from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Table, lay_out
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Warning_
+from mldyno.results import Comparisons, ResultTable
 from mldyno.store.figures import inert
 from mldyno.views import tables as views
-from mldyno.views.notebook import comparisons_html, table_html
 from mldyno.views.tables import FORMATS, latex_text, markdown_text, render
 from mldyno.views.window import NO_WINDOW
 
@@ -279,9 +279,10 @@ def test_where_nothing_is_recorded_only_what_can_be_run_is_advised(targets: list
 
 
 def test_html_shows_a_hostile_machine_as_text() -> None:
-    table = of_machine(SCRIPT)
-    assert "<script>" not in table_html(table)
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in table_html(table)
-    shown = comparisons_html(compared([(on_machine(outcome(0.004), SCRIPT), on_machine(outcome(0.002), "b"))]))
+    table = ResultTable(**vars(of_machine(SCRIPT)))._repr_html_()
+    assert "<script>" not in table
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in table
+    sides = on_machine(outcome(0.004), SCRIPT), on_machine(outcome(0.002), "b")
+    shown = Comparisons(compared([sides]))._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown

@@ -174,17 +174,17 @@ def report(
     private: bool = False, tell: Tell = silent,
 ) -> list[str]:  # fmt: skip
     """Write the report of what a word means, or of everything: a page, or a folder of pictures; return their paths."""
-    from mldyno.views.report import write_page, write_pictures
+    from mldyno.views.report import page, pictures
 
     records = _reported(what, store, private, tell)
     if form == "html":
-        return [write_page(records, path or "report.html")]
-    return write_pictures(records, path or f"report-{form}", form)
+        return [page.write_page(records, path or "report.html")]
+    return pictures.write_pictures(records, path or f"report-{form}", form)
 
 
 def card(path: str, what: str | None = None, store: AnyStore = None, private: bool = False, tell: Tell = silent) -> str:
     """Write one picture to post, PNG: the machine, its results, and the command to repeat them."""
-    from mldyno.views.report import write_card
+    from mldyno.views.report.pictures import write_card
 
     return write_card(_reported(what, store, private, tell), path)
 
@@ -221,7 +221,7 @@ def _chosen(what: str | None, store: AnyStore, tell: Tell) -> list[Record]:
 
 def _reported(what: str | None, store: AnyStore, private: bool, tell: Tell) -> list[Record]:
     """Return the records that a report is about: measured or imported ones."""
-    from mldyno.views.report import machines_of
+    from mldyno.views.report.subject import subject_of_records
 
     records = _chosen(what, store, tell)
     measured = [record for record in records if record.provenance != "published"]
@@ -232,7 +232,7 @@ def _reported(what: str | None, store: AnyStore, private: bool, tell: Tell) -> l
         how = "measure it with `mldyno run`, and see what there is with `mldyno history`"
         raise MldynoError(f"{status} for '{what}'; {how}.")
     _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
-    name, *more = machines_of(measured) if tell is not silent else [""]
+    name, *more = subject_of_records(measured).machines if tell is not silent else [""]
     if more:
         tell(f"about {name}, compared with {', '.join(more)}; `mldyno report {quoted(more[0])}` is about that one")
     return list(map(transfer.private_copy, measured)) if private else measured

@@ -1,28 +1,61 @@
-"""The whole check-up, part by part. A failure of a part is a result; only the user ends the check-up."""
+"""The whole check-up, part by part: facts of the machine, features tried in workers, settings, noise.
+
+A failure of a part is a result; only the user ends the check-up. What is unknown keeps its default in `Facts`. One
+worker process tries one feature after the other, until one ends it or leaves it unusable. What the framework could
+leave to the CPU is tried once more, with the setting that allows it.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import platform
+import re
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
 
+import psutil
+
+from mldyno import interpreters, plugins
 from mldyno import machine as machines
-from mldyno import plugins
 from mldyno.axes import COMMAND
-from mldyno.doctor import facts, features, noise, settings
-from mldyno.doctor.symptoms import Checkup, Installed, StoreState, Trial, Tried
+from mldyno.doctor import noise, settings
+from mldyno.doctor.findings import GIVES_NUMBERS
+from mldyno.doctor.symptoms import Checkup, Facts, Gpu, Installed, Outcome, SensorState, StoreState, Trial, Tried
 from mldyno.errors import MldynoError
-from mldyno.hardware import system
-from mldyno.records import Case
+from mldyno.hardware import Surroundings, system
+from mldyno.messages import TryFeature
+from mldyno.records import Case, Device, Machine, recorded_environment
 from mldyno.runner.events import Interrupts
 from mldyno.runner.probing import probe_frameworks, with_vendors
 from mldyno.runner.remote_case import REST_S
+from mldyno.stats.intervals import mean
 from mldyno.store import Query, Store
+from mldyno.system_queries import ask, attempt, read
 from mldyno.timing import clock
+from mldyno.timing.energy import Ticks, Watch, Watched
+from mldyno.worker.client import Ended, WorkerProcess
+from mldyno.worker.energy import WINDOW_S
+from mldyno.worker.session import translated
 
 NOISE_S = 60.0
 START_S, COMPILE_S = 4.0, 25.0  # to start a framework, and to compile for the first time, on a slow machine
 Progress = Callable[[str, float], None]
+PACKAGES = (*interpreters.PACKAGES, "tensorflow-macos", "tensorflow-metal", "jax-metal")
+NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
+# Files and variables that show a container.
+CONTAINERS = {"docker": "/.dockerenv", "podman": "/run/.containerenv", "kubernetes": "KUBERNETES_SERVICE_HOST"}
+TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
+CLOCK = "/sys/devices/system/cpu/cpu0/cpufreq"
+WORK_S = 2.0  # that sensors are watched for with all cores busy
+MAC_PRESSURE = {"1": "normal", "2": "warning", "4": "critical"}
+OUTCOME_OF_END: dict[str, Outcome] = {"timeout": "timeout", "oom": "failed"}
+QUICK_LIMIT_S = 60.0  # features that may take longer are skipped in a quick look
 
 
 @dataclass(frozen=True)
@@ -55,7 +88,7 @@ class Parts:
         self._now, self._began = ("facts", 0.0), time.monotonic()
         self.start = START_S  # time in s to start a framework here
         # Devices whose features are tried; until they are known, one for each framework.
-        self.devices = sum(bool(features.names(name, wanted.quick)) for name in wanted.frameworks)
+        self.devices = sum(bool(feature_names(name, wanted.quick)) for name in wanted.frameworks)
         allocators = settings.of_allocators()
         # Settings of each kind that are tried, with the current one.
         self.ways = {"threads": 3, "allocators": 1 + len(allocators) if allocators else 0}
@@ -67,7 +100,7 @@ class Parts:
             "facts": 1.0 + start * len(wanted.frameworks),
             "features": self.devices * (start + (0.0 if wanted.quick else COMPILE_S)),
             "cores": clock.SPIN_S,
-            "energy": REST_S + facts.WORK_S,
+            "energy": REST_S + WORK_S,
         }
         if not wanted.quick:
             per_process = start + settings.WARM_UP_S + settings.TURNS * settings.TURN_S
@@ -98,7 +131,7 @@ def check_up(wanted: Wanted, tell: Progress = lambda part, left: None) -> Checku
     parts = Parts(wanted, interrupts, tell)
     parts.begin("facts")
     machine, throttled = machines.describe(), system.core_throttles()
-    gathered = facts.gather(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
+    gathered = gather_facts(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
     with interrupts:
         frameworks = _frameworks(wanted, vendors, parts)
         tried = _tried(wanted, frameworks, parts)
@@ -106,7 +139,7 @@ def check_up(wanted: Wanted, tell: Progress = lambda part, left: None) -> Checku
         free = clock.free_cores(gathered.cores) if gathered.cores else None
         devices = [device for framework in frameworks for device in framework.devices]
         parts.begin("energy")
-        sensors = facts.watch_sensors(devices, gathered.cores, parts.look)
+        sensors = watch_sensors(devices, gathered.cores, parts.look)
         runs = next((framework for framework in frameworks if not framework.error), None)
         threads = allocators = None
         if runs is not None and not wanted.quick:
@@ -140,12 +173,15 @@ def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tupl
 
 def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
     tried: list[Tried] = []
-    places = [(framework.name, device.name) for framework in frameworks for device in features.kinds(framework.devices)
-              if features.names(framework.name, wanted.quick)]  # fmt: skip
+    places = [
+        (framework.name, device.name)
+        for framework in frameworks if feature_names(framework.name, wanted.quick)
+        for device in one_of_each_kind(framework.devices)
+    ]  # fmt: skip
     parts.devices = len(places)
     for number, (framework, device) in enumerate(places):
         parts.begin("features", f"of {device}", number / len(places))
-        tried += features.examine(parts.look, framework, device, features.names(framework, wanted.quick))
+        tried += examine(parts.look, framework, device, feature_names(framework, wanted.quick))
     return tuple(tried)
 
 
@@ -169,3 +205,142 @@ def _store_state(name: str | None) -> StoreState:
     except MldynoError as fault:
         error = str(fault)
     return StoreState(path, error)
+
+
+def gather_facts(machine: Machine, vendors: machines.Vendors) -> Facts:
+    """Return the facts of this machine; `machine` has some of them, and vendors are asked for their GPUs."""
+    driver = attempt(lambda: vendors.nvidia_driver, None)
+    unnamed = os.environ.get("container", "")  # noqa: SIM112 (so it is called)
+    container = next((name for name, sign in CONTAINERS.items() if os.path.exists(sign) or sign in os.environ), unnamed)
+    nodes: list[Path] = attempt(lambda: [path for name in NODES for path in sorted(Path("/dev").glob(name))], [])
+    return Facts(
+        system=machine.system, arch=machine.arch, virtualised=machine.virtualised, container=container,
+        version=attempt(lambda: platform.mac_ver()[0] if sys.platform == "darwin" else platform.release(), ""),
+        translated=attempt(translated, False), gpus=attempt(lambda: _gpus(machine, vendors), ()),
+        nodes=tuple(str(node.relative_to("/dev")) for node in nodes),
+        barred=tuple(str(node.relative_to("/dev")) for node in nodes if not os.access(node, os.R_OK | os.W_OK)),
+        driver=driver.version if driver else "", driver_cuda=driver.cuda if driver else "",
+        driver_error=driver.fault if driver else "",
+        packages=installed(PACKAGES), env=recorded_environment(),
+        cores=machine.cores, quota=attempt(machines.cores_allowed, None),
+        load=attempt(lambda: os.getloadavg()[0], None),
+        memory=machine.memory, available=attempt(machines.available_memory, None),
+        memory_waits=waits(read("/proc/pressure/memory")),
+        memory_state=MAC_PRESSURE.get(ask("sysctl", "-n", machines.PRESSURE), ""),
+        swap_used=attempt(lambda: int(psutil.swap_memory().used), None),
+        power=machine.power, battery=attempt(lambda: float(psutil.sensors_battery().percent) / 100, None),
+        low_power=machine.low_power, governor=read(f"{CLOCK}/scaling_governor"),
+        scaling=read(f"{CLOCK}/scaling_driver"), preference=read(f"{CLOCK}/energy_performance_preference"),
+        speed_limit=attempt(system.speed_limit, None),
+    )  # fmt: skip
+
+
+def _gpus(machine: Machine, vendors: machines.Vendors) -> tuple[Gpu, ...]:
+    """Return the GPUs that the system sees, by the names of their vendors where known."""
+    if machine.system == "Darwin":
+        ours = machine.arch == "arm64" or translated()
+        return (Gpu("apple", vendors.metal.title or f"GPU of {machine.cpu}"),) if ours else ()
+    answered = [] if vendors.nvidia_driver.fault else vendors.nvidia_cards
+    named = [Gpu("nvidia", card.title or "unknown", str(card.facts["uuid"])) for card in answered]
+    on_bus = [Gpu(maker, f"{TITLES[maker]} {product}") for maker, product in machines.cards_on_bus()]
+    return (*named, *(gpu for gpu in on_bus if not (named and gpu.vendor == "nvidia")))
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the packages that are installed for this Python, without importing them."""
+    versions = {}
+    for name in names:
+        with suppress(Exception):  # a broken installation counts as none
+            versions[name] = metadata.version(name)
+    return versions
+
+
+def waits(text: str) -> float | None:
+    """Return the share of the last minute in which some process waited, from a file in /proc/pressure."""
+    match = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
+    return float(match.group(1)) / 100 if match else None
+
+
+def watch_sensors(devices: Sequence[Device], cores: int | None, tell: Callable[[], None]) -> tuple[SensorState, ...]:
+    """Return every sensor with its scope, method, period and power at rest and at work; or why it can't be read."""
+    available = plugins.sensors(Surroundings(devices=devices))
+    readable = [(kind, each) for kind, part in available.items() for each in part.sensors]
+    ticks = [Ticks(sensor, clock.now, time.sleep) for _, sensor in readable]
+    rest = work = [Watched(sensor) for _, sensor in readable]
+    if ticks:
+        tell()
+        with Watch(ticks, WINDOW_S) as watch:
+            time.sleep(REST_S)
+        rest = watch.results
+        with Watch(ticks, WINDOW_S) as watch:
+            clock.shares(cores or 1, WORK_S)
+        work = watch.results
+    watched = [
+        SensorState(kind, sensor.name, sensor.scope, sensor.method, sensor.device, each.period, _mean_power(before),
+                   _mean_power(after), error="; ".join(dict.fromkeys([*before.lost, *after.lost])))
+        for (kind, sensor), each, before, after in zip(readable, ticks, rest, work, strict=True)
+    ]  # fmt: skip
+    closed = [SensorState(kind, each.name, each.scope or "", reason=each.reason, cure=each.cure, price=each.price)
+              for kind, part in available.items() for each in part.closed]  # fmt: skip
+    return (*watched, *closed)
+
+
+def _mean_power(watched: Watched) -> float | None:
+    powers = [window.watts for window in watched.counted] or [
+        watts for _, watts in watched.readings if math.isfinite(watts)
+    ]
+    return mean(powers) if powers else None
+
+
+def feature_names(framework: str, quick: bool) -> list[str]:
+    """Return the features of a framework to try."""
+    limits = plugins.framework(framework).features
+    return [name for name, limit in limits.items() if limit <= QUICK_LIMIT_S or not quick]
+
+
+def one_of_each_kind(devices: Sequence[Device]) -> list[Device]:
+    """Return the devices, of cards with one name only the first: they behave alike."""
+    first: dict[tuple[str, str], Device] = {}
+    for device in devices:
+        first.setdefault((device.name.partition(":")[0], device.title), device)
+    return list(first.values())
+
+
+def examine(check: Callable[[], None], framework: str, device: str, wanted: Sequence[str]) -> list[Tried]:
+    """Return the outcome of each feature on a device; the rest is skipped if the first gives no numbers."""
+    fallback = plugins.framework(framework).fallback
+    results: list[Tried] = []
+    worker, with_fallback = WorkerProcess(check, dict.fromkeys(fallback)), WorkerProcess(check, fallback)
+    try:
+        for feature in wanted:
+            tried = _try(worker, framework, device, feature)
+            if tried.outcome == "unsupported" and any(name in tried.reason for name in fallback):
+                worker.kill()
+                again = _try(with_fallback, framework, device, feature)
+                with_fallback.kill()
+                if again.outcome in ("works", "fallback"):
+                    settings = ", ".join(f"{name}={value}" for name, value in fallback.items())
+                    reason = ", ".join(filter(None, [again.reason, f"only with {settings}"]))
+                    tried = replace(again, outcome="fallback", reason=reason)
+            results.append(tried)
+            if results[0].outcome not in GIVES_NUMBERS:
+                break
+    finally:
+        worker.kill()
+        with_fallback.kill()
+    return results
+
+
+def _try(worker: WorkerProcess, framework: str, device: str, feature: str) -> Tried:
+    """Try a feature in a worker, which is started where it does not run, and killed where it is not fit any more."""
+    try:
+        if not worker.running:
+            worker.start()
+        limit = plugins.framework(framework).features[feature]
+        tried = worker.request(TryFeature(framework, device, feature), limit)
+    except Ended as end:
+        worker.kill()
+        return Tried(framework, device, feature, OUTCOME_OF_END.get(end.status, "crashed"), end.reason)
+    if not tried.fit:
+        worker.kill()
+    return Tried(framework, device, feature, tried.result, tried.reason, tried.error, tried.tolerance)

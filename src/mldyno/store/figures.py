@@ -35,15 +35,7 @@ _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "la
 def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
     """Yield records from the lines of a CSV of figures; an error names the line."""
     csv.field_size_limit(_LONGEST_FIELD)
-    number = 0
-
-    def counted() -> Iterator[str]:
-        nonlocal number
-        for line in lines:
-            number += 1
-            yield line
-
-    reader = csv.DictReader(counted(), strict=True)
+    reader = csv.DictReader(lines, strict=True)
     try:
         reader.fieldnames = [AXIS[name].name if name in AXIS else name for name in reader.fieldnames or ()]
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
@@ -54,9 +46,9 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
                 raise BadRecord(f"it must have {len(reader.fieldnames or ())} columns")
             yield _record({name: _without_guard(text) for name, text in row.items()}, provenance)
     except csv.Error as error:
-        raise BadRecord(f"line {number}: not CSV: {error}") from None
+        raise BadRecord(f"line {reader.line_num}: not CSV: {error}") from None
     except MldynoError as error:
-        raise BadRecord(f"line {number or 1}: {error}") from None
+        raise BadRecord(f"line {reader.line_num or 1}: {error}") from None
 
 
 def inert(text: str) -> str:

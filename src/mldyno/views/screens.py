@@ -81,8 +81,7 @@ def comparison_lines(
 def statements(outcomes: Sequence[Outcome]) -> list[str]:
     """Return all comparisons and answers, a line each."""
     reported = answers(outcomes)
-    contradictions = claims.contradictions([each for way in WAYS for each in compared_along(outcomes, way)])
-    return [*map(sentence, unreported(outcomes, reported)), *contradictions, *answer_lines(reported)]
+    return [*comparison_lines(outcomes, reported), *answer_lines(reported)]
 
 
 def version_titles(sources: Sequence[Source]) -> dict[str, str]:

@@ -13,13 +13,15 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mldyno.records import Record
 from mldyno.store import transfer
+from mldyno.temporary import atomic_file
 from mldyno.units import count
 from mldyno.views.drawing import DATA, IN_PAGE, templates
 from mldyno.views.records import FAKE_FRAMEWORK
 from mldyno.views.report import details, scaling, speeds
 from mldyno.views.report.parts import Bullets, Chart, Content, Grid, Section
-from mldyno.views.report.subject import Subject
+from mldyno.views.report.subject import Subject, subject_of_records
 from mldyno.views.report.summary import summary
 
 FILES = DATA / "report"
@@ -37,6 +39,14 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Subject], Content]], ...] = (
     ("method", "How it was measured", "Method", details.method),
 )
 """Id, title, short title and content of each section, in the order of the page."""
+
+
+def write_page(records: Sequence[Record], path: str, context: Sequence[Record] = ()) -> str:
+    """Write one page that works offline, with the records in it, compared with those of `context`; return its path."""
+    content = page(subject_of_records(records, context), [record.text for record in records]).encode()
+    with atomic_file(path) as out:
+        out.write(content)
+    return path
 
 
 def sections_of(subject: Subject) -> list[Section]:

@@ -6,12 +6,16 @@ letters are large enough to be read at half its size.
 
 from __future__ import annotations
 
+import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mldyno.analysis.rerun import rerun_commands
 from mldyno.analysis.scores import Score, reference
+from mldyno.files import make_folder
+from mldyno.records import Record
+from mldyno.temporary import atomic_file
 from mldyno.units import digits
 from mldyno.views.charts import BOLD, LABEL, Row, Rows
 from mldyno.views.drawing import IN_PICTURE, LETTER, LIGHT, SIZE, Canvas, fitted, in_lines, room_of, templates
@@ -19,7 +23,7 @@ from mldyno.views.records import FAKE_FRAMEWORK
 from mldyno.views.report.page import sections_of
 from mldyno.views.report.parts import Chart
 from mldyno.views.report.speeds import rated_cases, speed_rows
-from mldyno.views.report.subject import Subject
+from mldyno.views.report.subject import Subject, subject_of_records
 from mldyno.views.report.summary import kinds_of_work, league, league_rows, sentences
 from mldyno.views.titles import kind_title, place_title, shared_title
 
@@ -35,6 +39,23 @@ MOST_ROWS = 5
 MOST_HEIGHT = 152.0  # of the chart, in pixels of the page
 MOST_SCORES = 2
 SCORE_WIDTH = 330  # pixels
+
+
+def write_pictures(records: Sequence[Record], folder: str, form: str) -> list[str]:
+    """Write every chart of the page to a file, PNG or SVG; return their paths."""
+    place, every = make_folder(folder), charts_of(subject_of_records(records))
+    return [_write(os.path.join(place, f"{chart.id}.{form}"), drawn(chart, form)) for chart in every]
+
+
+def write_card(records: Sequence[Record], path: str) -> str:
+    """Write one picture to post, PNG: the machine, its scores, and the league of machines; return its path."""
+    return _write(path, png(card_svg(subject_of_records(records))))
+
+
+def _write(path: str, content: bytes) -> str:
+    with atomic_file(path) as out:
+        out.write(content)
+    return path
 
 
 def charts_of(subject: Subject) -> Iterator[Chart]:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import cached_property
 
+from mldyno import __version__
 from mldyno.analysis.answers import Answers, Verdicts, headlines, verdicts
 from mldyno.analysis.answers import answers as answers_of
 from mldyno.analysis.comparisons import Comparison, Mean, alike, compared
 from mldyno.analysis.league import Division, league
-from mldyno.analysis.outcomes import Outcome, varying
+from mldyno.analysis.outcomes import Outcome, outcomes, varying
 from mldyno.analysis.rerun import measured_here
 from mldyno.analysis.scores import Score, scores
-from mldyno.records import Machine
+from mldyno.records import Machine, Record
+from mldyno.store import figures
 from mldyno.units import count, show_bytes
 from mldyno.views.drawing import SIDES
 from mldyno.views.titles import ELSEWHERE, case_title
 
 MOST_DEVICES = 3  # that are named in a line
+
+
+def subject_of_records(records: Sequence[Record], context: Sequence[Record] = ()) -> Subject:
+    """Return the subject of a report that is made now: these records, compared with those of `context`."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return subject_of(outcomes(records), outcomes([*context, *figures.newest()]), now, __version__)
 
 
 def subject_of(chosen: Sequence[Outcome], context: Sequence[Outcome], created: str, version: str) -> Subject:
@@ -55,6 +64,11 @@ class Subject:
     @property
     def name(self) -> str:
         return self.outcomes[0].machine
+
+    @property
+    def machines(self) -> list[str]:
+        """The machine that the report is about, then the other measured machines in it."""
+        return list(dict.fromkeys([self.name, *(outcome.machine for outcome in self.others)]))
 
     @cached_property
     def league(self) -> list[Division]:

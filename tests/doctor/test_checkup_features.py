@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mldyno.doctor import features
-from mldyno.doctor.features import examine, kinds, names
+from mldyno.doctor import checkup
+from mldyno.doctor.checkup import examine, feature_names, one_of_each_kind
 from mldyno.doctor.symptoms import Tried
 from mldyno.frameworks.fake import FRAMEWORK
 from mldyno.records import Device
@@ -86,7 +86,7 @@ def test_one_process_serves_many_features_until_one_ends_it(script: Script, monk
             started.append(self)
             super().start()
 
-    monkeypatch.setattr(features, "WorkerProcess", Counted)
+    monkeypatch.setattr(checkup, "WorkerProcess", Counted)
     examined()
     assert len(started) == 1
     script({"match": "fp16/fake/gpu", "fail": "segv"})
@@ -121,13 +121,13 @@ def test_an_error_alone_does_not_cost_a_process(script: Script) -> None:
 
 
 def test_a_quick_look_leaves_away_what_takes_long() -> None:
-    assert names("fake", quick=True) == QUICK
-    assert names("fake", quick=False) == [*QUICK, "compile"]
-    assert "compile" not in names("torch", quick=True)
-    assert "compile" in names("torch", quick=False)
+    assert feature_names("fake", quick=True) == QUICK
+    assert feature_names("fake", quick=False) == [*QUICK, "compile"]
+    assert "compile" not in feature_names("torch", quick=True)
+    assert "compile" in feature_names("torch", quick=False)
 
 
 def test_of_cards_with_one_name_only_the_first_is_tried() -> None:
     cards = [Device("cpu", "torch", "CPU"), *(Device(f"cuda:{n}", "torch", "Tesla T4") for n in range(3)),
              Device("cuda:3", "torch", "A100")]  # fmt: skip
-    assert [device.name for device in kinds(cards)] == ["cpu", "cuda:0", "cuda:3"]
+    assert [device.name for device in one_of_each_kind(cards)] == ["cpu", "cuda:0", "cuda:3"]

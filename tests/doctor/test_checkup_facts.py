@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from mldyno import machine
-from mldyno.doctor import facts
+from mldyno.doctor import checkup
 from mldyno.doctor.symptoms import Facts, Gpu
 from mldyno.hardware import Description
 from mldyno.hardware.nvidia import Driver
@@ -24,7 +24,7 @@ def here() -> Machine:
 
 
 def test_this_machine_has_its_facts(here: Machine) -> None:
-    found = facts.gather(here, Vendors())
+    found = checkup.gather_facts(here, Vendors())
     assert found.system == "Linux"
     assert found.cores == here.cores
     assert found.available is not None
@@ -50,7 +50,7 @@ def test_whatever_fails_is_unknown_and_no_error(here: Machine, monkeypatch: pyte
     monkeypatch.setattr(psutil, "swap_memory", broken)
     monkeypatch.setattr(psutil, "sensors_battery", broken)
     monkeypatch.setattr(machine, "available_memory", broken)
-    found = facts.gather(here, Vendors())
+    found = checkup.gather_facts(here, Vendors())
     assert (found.version, found.load, found.available, found.swap_used) == ("", None, None, None)
     assert (len(found.gpus), len(found.nodes)) == (0, 0)
 
@@ -74,10 +74,10 @@ def test_cards_that_their_driver_knows_have_its_names_and_those_on_the_bus_are_n
     here: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "cards_on_bus", lambda: [("nvidia", "0x1eb8"), ("amd", "0x74a1")])
-    found = facts.gather(here, OneT4())
+    found = checkup.gather_facts(here, OneT4())
     assert (found.driver, found.driver_cuda, found.driver_error) == ("550.54.14", "12.4", "")
     assert found.gpus == (Gpu("nvidia", "NVIDIA T4", "GPU-8932f937"), Gpu("amd", "AMD 0x74a1"))
-    assert facts.gather(here, NoVendors()).gpus == (Gpu("nvidia", "NVIDIA 0x1eb8"), Gpu("amd", "AMD 0x74a1"))
+    assert checkup.gather_facts(here, NoVendors()).gpus == (Gpu("nvidia", "NVIDIA 0x1eb8"), Gpu("amd", "AMD 0x74a1"))
 
 
 def test_a_driver_that_fails_is_not_asked_for_its_cards(here: Machine) -> None:
@@ -88,7 +88,7 @@ def test_a_driver_that_fails_is_not_asked_for_its_cards(here: Machine) -> None:
         def nvidia_cards(self) -> list[Description]:  # type: ignore[override]
             raise AssertionError("it would hang again")
 
-    found = facts.gather(here, Broken())
+    found = checkup.gather_facts(here, Broken())
     assert (found.driver_error, found.gpus) == ("nvidia-smi gave no answer within 5 s", ())
 
 
@@ -100,18 +100,18 @@ def test_a_mac_with_an_apple_chip_has_a_gpu(title: str | None, name: str, here: 
         metal = Description(title)
 
     mac = replace(here, system="Darwin", arch="arm64", cpu="Apple M3 Max")
-    assert facts.gather(mac, Mac()).gpus == (Gpu("apple", name),)
-    assert facts.gather(replace(mac, arch="x86_64"), Mac()).gpus == ()
+    assert checkup.gather_facts(mac, Mac()).gpus == (Gpu("apple", name),)
+    assert checkup.gather_facts(replace(mac, arch="x86_64"), Mac()).gpus == ()
 
 
 def test_waiting_for_memory_is_read_as_a_share() -> None:
     text = "some avg10=1.10 avg60=12.50 avg300=0.90 total=102\nfull avg10=0.00 avg60=9.99 avg300=0.00 total=0"
-    assert facts.waits(text) == pytest.approx(0.125)
-    assert facts.waits("") is None
+    assert checkup.waits(text) == pytest.approx(0.125)
+    assert checkup.waits("") is None
 
 
 def test_packages_are_found_without_importing_them() -> None:
-    assert facts.installed(["pytest", "no-such-package"]) == {"pytest": pytest.__version__}
+    assert checkup.installed(["pytest", "no-such-package"]) == {"pytest": pytest.__version__}
 
 
 def test_all_facts_have_a_value_for_what_is_not_known() -> None:
