@@ -39,7 +39,8 @@ def facts_of(script: Path, framework: str) -> dict[str, Any]:
 
 
 def _run(script: Path, framework: str) -> str:
-    environment = os.environ | FASTER.get(framework, {}) | settings_of(Case("mlp", framework=framework))
+    imports = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | imports | FASTER.get(framework, {}) | settings_of(Case("mlp", framework=framework))
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(script), framework, folder]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.tracking.programs import environment, ran, stored, written
@@ -194,3 +198,76 @@ def test_jax_is_asked_for_its_arrays_once_it_is_used(tmp_path: Path, store: Stor
         print(process.place().device)
     """)  # fmt: skip
     assert ran(str(script)).stdout == "None\ncpu\n"
+
+
+def made_up_tensorflow(built_for: str, peak: int | None, read: list[str]) -> dict[str, Any]:
+    """TensorFlow with one GPU, built for CUDA or for nothing, and its context; `read` gets the devices read from."""
+    scopes: list[str] = []
+
+    @contextmanager
+    def device(name: str) -> Iterator[None]:
+        scopes.append(name)
+        yield
+        scopes.pop()
+
+    def memory(name: str) -> dict[str, int]:
+        if peak is None:
+            raise ValueError("no statistics")
+        return {"peak": peak}
+
+    nothing = SimpleNamespace(sync_devices=lambda: None)
+    value = SimpleNamespace(numpy=lambda: read.append(scopes[-1]))
+    tensorflow = SimpleNamespace(
+        device=device, ones=lambda shape: value, add=lambda a, b: value, errors=SimpleNamespace(OpError=KeyError),
+        test=SimpleNamespace(
+            is_built_with_cuda=lambda: built_for == "cuda", is_built_with_rocm=lambda: False, experimental=nothing
+        ),
+        config=SimpleNamespace(experimental=SimpleNamespace(get_memory_info=memory)),
+    )  # fmt: skip
+    gpus = [SimpleNamespace(name="/device:GPU:0")]
+    context = SimpleNamespace(_initialized=True, list_logical_devices=lambda kind: gpus)
+    return {"tensorflow": tensorflow, "tensorflow.python.eager.context": SimpleNamespace(context=lambda: context)}
+
+
+@pytest.mark.parametrize(("built_for", "peak", "name"), [("cuda", 4, "cuda:0"), ("", 4, "mps"), ("", None, "mps")])
+def test_a_loop_on_a_gpu_of_tensorflow_reads_back_and_is_named_by_the_build(
+    built_for: str, peak: int | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    for module, made in made_up_tensorflow(built_for, peak, read).items():
+        monkeypatch.setitem(sys.modules, module, made)
+    place = process.place()
+    assert place.device == name
+    assert place.wait is not None
+    assert read == []
+    place.wait()
+    assert read == ["/device:GPU:0"]
+
+
+def test_a_gpu_of_tensorflow_with_nothing_in_its_memory_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, made in made_up_tensorflow("cuda", 0, []).items():
+        monkeypatch.setitem(sys.modules, module, made)
+    assert process.place() == process.Place()
+
+
+@pytest.mark.parametrize(("tensors", "name"), [(0, "cpu"), (1024, "mps")])
+def test_a_loop_of_a_mac_is_on_mps_only_if_it_has_tensors_there(
+    tensors: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mps = SimpleNamespace(current_allocated_memory=lambda: tensors, driver_allocated_memory=lambda: 1 << 24)
+    accelerator = SimpleNamespace(
+        is_available=lambda: True, current_accelerator=lambda: SimpleNamespace(type="mps"),
+        current_device_index=lambda: 0, synchronize=lambda: None,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(accelerator=accelerator, mps=mps))
+    assert process.place().device == name
+
+
+@pytest.mark.parametrize(
+    ("platform", "name"), [("mps", "mps"), ("METAL", "mps"), ("gpu", "cuda:0"), ("rocm", "cuda:0"), ("cpu", "cpu")]
+)
+def test_a_loop_in_jax_has_the_name_of_its_device(platform: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = SimpleNamespace(platform=platform, local_hardware_id=0, id=0)
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(devices=lambda: [device]))
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", SimpleNamespace(_backends={platform: object()}))
+    assert process.place().device == name

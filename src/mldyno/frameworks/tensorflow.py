@@ -24,7 +24,7 @@ from mldyno.values import SEED
 if TYPE_CHECKING:
     from mldyno.records import Case
     from mldyno.values import Values
-    from mldyno.workloads import Build, Optimiser, Recipe
+    from mldyno.workloads import Build, Optimiser, Portable, Recipe
 
 ADAM_EPSILON = 1e-8  # PyTorch's
 POLICIES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "amp-bf16": "mixed_bfloat16"}
@@ -66,13 +66,12 @@ class Tensorflow(ArrayFramework):
         return versions | {name: str(built[key]) for name, key in names.items() if built.get(key)}
 
     def devices(self) -> list[Device]:
-        """Return the CPU and the GPUs; those of tensorflow-metal are called mps."""
+        """Return the CPU and the GPUs."""
         devices = [Device("cpu", "tensorflow")]
-        kind = "cuda" if self.tf.test.is_built_with_cuda() or self.tf.test.is_built_with_rocm() else "mps"
-        for number, gpu in enumerate(self.tf.config.list_physical_devices("GPU")):
+        for gpu in self.tf.config.list_physical_devices("GPU"):
             details = self.tf.config.experimental.get_device_details(gpu)
-            name = f"{kind}:{number}" if number or kind == "cuda" else kind
-            devices.append(Device(name, "tensorflow", str(details.get("device_name") or Device.title)))
+            title = str(details.get("device_name") or Device.title)
+            devices.append(Device(device_name(self.tf, gpu.name), "tensorflow", title))
         return devices
 
     def device(self, case: Case) -> str:
@@ -88,6 +87,11 @@ class Tensorflow(ArrayFramework):
             dtype = self.tf.int32 if values.scale is None else stored_type(case)
             return self.tf.constant(with_channels_last(in_numpy(values)), dtype)
 
+    def recipe(self, case: Case, build: Build | Portable, dropout: bool, rate: float = 1.0) -> Recipe:
+        """Create all variables on the case's device; the default is a GPU if there is one, whatever the case asks."""
+        with self.tf.device(self.device(case)):
+            return super().recipe(case, build, dropout, rate)
+
     def user_recipe(self, case: Case, build: Build) -> Recipe:
         """Call the user's code under the precision's policy, which Keras layers take when they are created."""
         self.keras.utils.set_random_seed(SEED)
@@ -95,8 +99,7 @@ class Tensorflow(ArrayFramework):
         policy = config.dtype_policy()
         config.set_dtype_policy(wanted)
         try:
-            with self.tf.device(self.device(case)):
-                recipe = build(self.tf, case)
+            recipe = build(self.tf, case)
         finally:
             config.set_dtype_policy(policy)
         if case.precision != "fp32":
@@ -119,7 +122,8 @@ class Tensorflow(ArrayFramework):
             parts = [tf.random.stateless_normal((side, side), (1, place)) for place in range(2)]
             drawn = [tf.tile(part, (size // side, size // side)) for part in parts]
             factors = [tf.cast(matrix, multiplied_type(case)) for matrix in drawn]
-        return Repeated(partial(tf.linalg.matmul, *factors), waiting(tf, case), 2.0 * size**3)
+        wait = waiting(tf, self.device(case), case)
+        return Repeated(partial(tf.linalg.matmul, *factors), wait, 2.0 * size**3)
 
     def allocate(self, case: Case, size: int) -> Any:
         """Return zeros, which are written to memory."""
@@ -127,9 +131,46 @@ class Tensorflow(ArrayFramework):
             return self.tf.zeros((size,), self.tf.uint8)
 
 
-def waiting(tf: Any, case: Case) -> Callable[[], None]:
+def device_name(tf: Any, place: str) -> str:
+    """Return our name for a device of TensorFlow, such as /job:localhost/replica:0/task:0/device:GPU:0.
+
+    AMD's GPUs are called cuda, as in PyTorch. A build for neither CUDA nor ROCm has GPUs by Apple's plug-in only.
+    """
+    kind, _, number = place.rpartition("device:")[2].partition(":")
+    if kind == "GPU":
+        built_for_cuda = tf.test.is_built_with_cuda() or tf.test.is_built_with_rocm()
+        return f"cuda:{number}" if built_for_cuda else f"mps:{number}".removesuffix(":0")
+    return "cpu" if (kind, number) == ("CPU", "0") else f"{kind}:{number}"
+
+
+def reading_back(tf: Any, device: str) -> Callable[[], None]:
+    """Return a function that waits for a device: it reads a value that the device computes after all else.
+
+    A device of TensorFlow computes in order, on one stream, and a copy to the host waits for that stream. So it is
+    right on every device. `sync_devices` is not: only builds for CUDA and ROCm have a kernel that waits, and on Metal
+    it returns at once. On CUDA both are one round trip, and the sum is issued while the device still works.
+    """
+    with tf.device(device):
+        value = tf.ones(())
+
+    def wait() -> None:
+        with tf.device(device):
+            tf.add(value, value).numpy()
+
+    return wait
+
+
+def waiting(tf: Any, device: str, case: Case) -> Callable[[], None]:
     """Return a function that waits for the case's device; on the CPU, calls return when they are done."""
-    return (lambda: None) if case.device == "cpu" else tf.test.experimental.sync_devices
+    return (lambda: None) if case.device == "cpu" else reading_back(tf, device)
+
+
+def peak_memory(tf: Any, device: str) -> int | None:
+    """Return the peak memory on a device in B; None if it does not count it, as a plug-in's need not."""
+    try:
+        return int(tf.config.experimental.get_memory_info(device.rpartition("/")[2].removeprefix("device:"))["peak"])
+    except (ValueError, KeyError, tf.errors.OpError):
+        return None
 
 
 def on_device(tf: Any, device: str, function: Callable[..., Any], **settings: Any) -> Any:
@@ -149,7 +190,7 @@ class TensorflowBackend(Backend):
 
     def __init__(self, tf: Any, device: str, case: Case, recipe: Recipe, dropout: bool) -> None:
         self.tf, self.device, self.network, self.loss = tf, device, recipe.network, recipe.loss
-        self._wait = waiting(tf, case)
+        self._wait = waiting(tf, device, case)
         self.variables = list(self.network.trainable_variables)
         if case.mode == "train" and not self.variables:
             raise Unsupported("the network has no variables to train; build it before you return it")
@@ -202,17 +243,18 @@ class TensorflowBackend(Backend):
         each_array(lambda tensor: tensor.numpy(), tree)
 
     def flat(self, array: Any) -> Any:
-        return self.tf.cast(array, self.tf.float32).numpy().reshape(-1)
+        with self.tf.device(self.device):
+            return self.tf.cast(array, self.tf.float32).numpy().reshape(-1)
 
     def correct(self, output: Any, targets: Any) -> int:
         tf = self.tf
-        return int(tf.math.count_nonzero(tf.argmax(output, -1, targets.dtype) == targets))
+        with tf.device(self.device):
+            return int(tf.math.count_nonzero(tf.argmax(output, -1, targets.dtype) == targets))
 
     def devices(self, *batch: Any) -> set[str]:
         places = [_value(variable).device for variable in self.variables]
         places += [leaf.device for leaf in trees.leaves(batch) if is_array(leaf)]
-        kinds = {place.rpartition("device:")[2] for place in places}
-        return {"cpu" if kind == "CPU:0" else kind.replace("GPU", "cuda") for kind in kinds}
+        return {device_name(self.tf, place) for place in places}
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -262,8 +304,8 @@ class TensorflowBackend(Backend):
     def wait(self) -> None:
         self._wait()
 
-    def peak(self) -> int:
-        return int(self.tf.config.experimental.get_memory_info(self.device.strip("/"))["peak"])
+    def peak(self) -> int | None:
+        return peak_memory(self.tf, self.device)
 
 
 def _value(variable: Any) -> Any:
@@ -364,14 +406,10 @@ class KerasLayers(Layers):
 
     # -- layers ------------------------------------------------------------------------------------
 
-    def _built(self, layer: Any, shape: tuple[int | None, ...]) -> Any:
-        with self.tf.device(self.device):
-            layer.build(shape)
-        return layer
-
     def _linear_layer(self, kernel: str, offset: str, inputs: int, outputs: int) -> Callable[[Any], Any]:
         """Dense; all tokens of a batch go into one product."""
-        layer = self._built(self.keras.layers.Dense(outputs, dtype=self.policy), (None, inputs))
+        layer = self.keras.layers.Dense(outputs, dtype=self.policy)
+        layer.build((None, inputs))
         self.values |= {kernel: layer.kernel, offset: layer.bias}
 
         def applied(x: Any) -> Any:
@@ -389,7 +427,7 @@ class KerasLayers(Layers):
         keeps_size = bool(padding) and stride == 1 and 2 * padding + 1 == kernel
         how = "same" if keeps_size else "valid"
         layer = self.keras.layers.Conv2D(outputs, kernel, stride, how, use_bias=bias, dtype=self.policy)
-        self._built(layer, (None, None, None, inputs))
+        layer.build((None, None, None, inputs))
         self.values[weight] = layer.kernel
         if bias:
             self.values[self.add(f"{name}.bias", outputs)] = layer.bias
@@ -399,7 +437,7 @@ class KerasLayers(Layers):
 
     def batch_norm(self, name: str, channels: int) -> Callable[[Any], Any]:
         norm = self.keras.layers.BatchNormalization(momentum=1 - NORM_MOMENTUM, epsilon=NORM_EPSILON, dtype=self.policy)
-        self._built(norm, (None, None, None, channels))
+        norm.build((None, None, None, channels))
         self.values |= {
             self.add(f"{name}.weight", channels): norm.gamma, self.add(f"{name}.bias", channels): norm.beta,
         }  # fmt: skip
@@ -407,12 +445,13 @@ class KerasLayers(Layers):
 
     def layer_norm(self, name: str, width: int, epsilon: float) -> Callable[[Any], Any]:
         norm = self.keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.policy)
-        self._built(norm, (None, width))
+        norm.build((None, width))
         self.values |= {self.add(f"{name}.weight", width): norm.gamma, self.add(f"{name}.bias", width): norm.beta}
         return norm  # type: ignore[no-any-return]
 
     def embedding(self, name: str, count: int, width: int, padding: int | None = None) -> Any:
-        layer = self._built(self.keras.layers.Embedding(count, width, dtype=self.policy), (None,))
+        layer = self.keras.layers.Embedding(count, width, dtype=self.policy)
+        layer.build((None,))
         embedding = super().embedding(name, count, width)
         self.values[embedding.weight] = layer.embeddings
         return embedding
@@ -427,9 +466,8 @@ class KerasLayers(Layers):
         stored = self.keras.DTypePolicy(self.policy).variable_dtype
         for parameter in list(self.parameters.values()):
             if parameter.name.endswith(f"_{name}"):
-                with self.tf.device(self.device):
-                    zeros = self.tf.zeros(parameter.shape[::-1])
-                    self.values[parameter.name] = self.keras.Variable(zeros, dtype=stored)
+                zeros = self.tf.zeros(parameter.shape[::-1])
+                self.values[parameter.name] = self.keras.Variable(zeros, dtype=stored)
         return layer
 
     def computed(self, variable: Any) -> Any:

@@ -59,7 +59,8 @@ def _of_torch(torch: Any) -> Place | None:
         return None
     kind = accelerator.current_accelerator().type
     begun = getattr(getattr(torch, kind, None), "is_initialized", None)
-    if (begun is not None and not begun()) or (kind == "mps" and not torch.mps.driver_allocated_memory()):
+    # Metal's own figure for the process need not be 0 without tensors.
+    if (begun is not None and not begun()) or (kind == "mps" and not torch.mps.current_allocated_memory()):
         return None
     return Place(_named(kind, accelerator.current_device_index()), accelerator.synchronize)
 
@@ -74,18 +75,22 @@ def _of_mlx(mx: Any) -> Place:
 def _of_jax(jax: Any) -> Place | None:
     if not sys.modules["jax._src.xla_bridge"]._backends:  # asking for devices would begin to use them
         return None
-    kinds = {"gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "METAL": "mps"}
-    device = jax.devices()[0]
-    name = "cpu" if device.platform == "cpu" else _named(kinds.get(device.platform, device.platform), device.id)
-    return Place(name, lambda: jax.block_until_ready(jax.live_arrays()))
+    from mldyno.frameworks.jax import device_name  # only here, where the process has loaded JAX
+
+    return Place(device_name(jax.devices()[0]), lambda: jax.block_until_ready(jax.live_arrays()))
 
 
 def _of_tensorflow(tensorflow: Any) -> Place | None:
-    """Return the GPU of TensorFlow, whose CPU is done when a call returns."""
+    """Return the GPUs of TensorFlow with something in their memory; its CPU is done when a call returns."""
     context = sys.modules["tensorflow.python.eager.context"].context()
-    if not context._initialized or not context.list_logical_devices("GPU"):
+    if not context._initialized:
         return None
-    return Place("cuda:0", tensorflow.test.experimental.sync_devices)
+    from mldyno.frameworks.tensorflow import device_name, peak_memory, reading_back
+
+    names = [gpu.name for gpu in context.list_logical_devices("GPU")]
+    used = [name for name in names if peak_memory(tensorflow, name) != 0]
+    waits = [reading_back(tensorflow, name) for name in used]
+    return Place(device_name(tensorflow, used[0]), lambda: [wait() for wait in waits]) if used else None
 
 
 def devices(name: str) -> list[Device]:

@@ -1,0 +1,74 @@
+"""TensorFlow's devices: their names, where variables are, the wait, memory; on a pretended GPU of a Mac."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.separate_process import facts_of
+
+from mldyno.frameworks import tensorflow
+
+SCRIPT = Path(__file__).with_name("pretended_gpu.py")
+
+
+class NotCounted(Exception):
+    """An error of TensorFlow's own."""
+
+
+def made_up(built_for: str = "", memory: Callable[[str], dict[str, int]] = lambda device: {}) -> Any:
+    """A TensorFlow that was built for a platform, and counts the memory of devices."""
+    test = SimpleNamespace(
+        is_built_with_cuda=lambda: built_for == "cuda", is_built_with_rocm=lambda: built_for == "rocm"
+    )
+    config = SimpleNamespace(experimental=SimpleNamespace(get_memory_info=memory))
+    return SimpleNamespace(test=test, config=config, errors=SimpleNamespace(OpError=NotCounted))
+
+
+def facts() -> dict[str, Any]:
+    return facts_of(SCRIPT, "tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("built_for", "place", "name"),
+    [("cuda", "/job:localhost/replica:0/task:0/device:GPU:1", "cuda:1"), ("rocm", "/device:GPU:0", "cuda:0"),
+     ("", "/physical_device:GPU:0", "mps"), ("", "/job:localhost/replica:0/task:0/device:GPU:1", "mps:1"),
+     ("", "/job:localhost/replica:0/task:0/device:CPU:0", "cpu"), ("cuda", "/device:CPU:1", "CPU:1")],
+)  # fmt: skip
+def test_a_gpu_is_named_by_what_tensorflow_was_built_for(built_for: str, place: str, name: str) -> None:
+    assert tensorflow.device_name(made_up(built_for), place) == name
+
+
+def test_the_gpu_of_a_mac_is_listed_as_mps() -> None:
+    assert facts()["devices"] == ["cpu", "mps"]
+
+
+@pytest.mark.parametrize("case", ["bert-tiny", "mlp", "mnist-cnn", "own model"])
+def test_a_case_on_the_gpu_of_a_mac_is_on_the_device_it_asks_for(case: str) -> None:
+    assert facts()[case] == ""
+
+
+def test_every_variable_is_on_the_cases_device_whatever_the_default_is() -> None:
+    assert facts()["variables"] == ["CPU:1"]
+
+
+def test_a_wait_ends_after_all_work_where_sync_devices_does_nothing() -> None:
+    assert facts()["waited"] == [False, True]
+
+
+def test_memory_that_a_plug_in_does_not_count_is_unknown() -> None:
+    def raises(error: Exception) -> Callable[[str], dict[str, int]]:
+        def memory(device: str) -> dict[str, int]:
+            raise error
+
+        return memory
+
+    for error in (ValueError("No matching devices found for 'GPU:0'"), NotCounted("no statistics")):
+        assert tensorflow.peak_memory(made_up(memory=raises(error)), "/GPU:0") is None
+    assert tensorflow.peak_memory(made_up(), "/GPU:0") is None
+    for device in ("/GPU:0", "/device:GPU:0"):
+        counted = made_up(memory=lambda name: {"peak": 5} if name == "GPU:0" else {})
+        assert tensorflow.peak_memory(counted, device) == 5
