@@ -21,8 +21,15 @@ class Library:
         self.heat, self.power, self.voltage, self.clock = 5_000_000_000, 0, 0, 1500
 
     def nvmlDeviceGetHandleByUUID(self, uuid: bytes, card: Any) -> int:
+        card._obj.value = {b"GPU-aaaa-1": 7, b"MIG-cccc-3": 9}.get(uuid, 0)
+        return 0 if card._obj.value else 6
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part: Any, card: Any) -> int:
         card._obj.value = 7
-        return 0 if uuid == b"GPU-aaaa-1" else 6
+        return 0 if part.value == 9 else 2
+
+    def nvmlDeviceGetMigMode(self, card: Any, current: Any, pending: Any) -> int:
+        return 3  # this card can't be partitioned
 
     def nvmlDeviceGetViolationStatus(self, card: Any, kind: int, status: Any) -> int:
         assert card.value == 7
@@ -31,6 +38,7 @@ class Library:
         return 0 if kind in known else 3
 
     def nvmlDeviceGetClockInfo(self, card: Any, kind: int, clock: Any) -> int:
+        assert card.value == 7
         clock._obj.value = self.clock
         return 0
 
@@ -55,6 +63,17 @@ def test_only_what_the_counters_gain_belongs_to_the_case_and_clocks_are_noted(li
     meter.end_window()
     assert by_name(meter.stop()) == {
         "power_limit_time": (0.0,), "thermal_limit_time": (2.0,), "gpu_clock": (1.5e9, 1.2e9),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("uuid", ["aaaa-1", "GPU-aaaa-1", "cccc-3", "MIG-cccc-3"])
+def test_a_part_of_a_card_has_the_limits_and_clocks_of_its_card(uuid: str, library: Library) -> None:
+    meter = Nvidia()
+    assert meter.start(CASE, Device("cuda:0", "torch", facts={"uuid": uuid}))
+    library.heat += 2_000_000_000
+    meter.end_window()
+    assert by_name(meter.stop()) == {
+        "power_limit_time": (0.0,), "thermal_limit_time": (2.0,), "gpu_clock": (1.5e9,),
     }  # fmt: skip
 
 

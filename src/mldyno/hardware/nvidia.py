@@ -19,6 +19,7 @@ from typing import Any
 
 from mldyno import system_queries
 from mldyno.hardware import (
+    Closed,
     Description,
     Facts,
     Found,
@@ -132,8 +133,10 @@ LIBRARIES = ("libnvidia-ml.so.1", "nvml.dll")
 # voltage (reliability, 5), is neither.
 LIMITS = {"power_limit_time": (0, 3), "thermal_limit_time": (1,)}
 SM_CLOCK = 1
+MIG_ENABLED = 1
 DONE = 0
 MILLI = 1e-3
+WHOLE_CARD = "measure energy on a whole card: sudo nvidia-smi -mig 0, while nothing else uses it"
 
 
 def load() -> Any:
@@ -145,13 +148,39 @@ def load() -> Any:
     return None
 
 
-def open_card(library: Any, device: Device) -> Any:
-    """Return the library's handle of a CUDA device, by its UUID; None if it has none."""
-    uuid, handle = str(device.facts.get("uuid") or ""), ctypes.c_void_p()
+@dataclass(frozen=True)
+class Card:
+    """The library's handle of a card, and whether the device that was asked for is only a part of it (MIG)."""
+
+    handle: Any
+    part: bool
+
+
+def open_card(library: Any, device: Device) -> Card | None:
+    """Return the card of a CUDA device, by the device's UUID; None if the library has none.
+
+    CUDA writes a UUID without the prefix that says whether it is that of a card or of a part. The library has clocks,
+    limits and energy of whole cards only.
+    """
+    uuid, handle, card = str(device.facts.get("uuid") or ""), ctypes.c_void_p(), ctypes.c_void_p()
     if library is None or not uuid or not device.name.startswith("cuda"):
         return None
-    full = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    return handle if library.nvmlDeviceGetHandleByUUID(full.encode(), ctypes.byref(handle)) == DONE else None
+    bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
+    if library.nvmlDeviceGetHandleByUUID(f"GPU-{bare}".encode(), ctypes.byref(handle)) == DONE:
+        return Card(handle, _is_partitioned(library, handle))
+    if library.nvmlDeviceGetHandleByUUID(f"MIG-{bare}".encode(), ctypes.byref(handle)) != DONE:
+        return None
+    library.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle, ctypes.byref(card))
+    return Card(card, True)
+
+
+def _is_partitioned(library: Any, handle: Any) -> bool:
+    """Return whether CUDA sees only parts of a card, whatever UUID it gives them."""
+    current, pending = ctypes.c_uint(), ctypes.c_uint()
+    with suppress(AttributeError):  # a driver from before there were parts
+        done = library.nvmlDeviceGetMigMode(handle, ctypes.byref(current), ctypes.byref(pending)) == DONE
+        return done and current.value == MIG_ENABLED
+    return False
 
 
 class Violation(ctypes.Structure):
@@ -186,8 +215,9 @@ class Nvidia(ReadingMeter):
         card = open_card(library, device)
         if card is None:
             return []
-        limits = [Reading(name, "s", "gain", partial(_limited, library, card, kinds)) for name, kinds in LIMITS.items()]
-        return [*limits, Reading("gpu_clock", "1/s", "end of a window", partial(_clock, library, card))]
+        read = partial(_limited, library, card.handle)
+        limits = [Reading(name, "s", "gain", partial(read, kinds)) for name, kinds in LIMITS.items()]
+        return [*limits, Reading("gpu_clock", "1/s", "end of a window", partial(_clock, library, card.handle))]
 
 
 def _energy_or_power(library: Any, card: Any, method: Method) -> float:
@@ -207,17 +237,23 @@ def find_cards(around: Surroundings) -> Found:
     """
     devices = [device for device in around.devices if device.facts.get("uuid") and device.name.startswith("cuda")]
     library = load() if devices else None
-    sensors = []
+    sensors, closed = [], []
     for device in devices:
         card = open_card(library, device)
-        names: dict[Method, str] = {"counter": "NVML total energy", "sample": "NVML power"} if card is not None else {}
+        if card is None:
+            continue
+        if card.part:
+            reason = f"{device.name} is a part of a card (MIG), and NVIDIA's driver counts the energy of whole cards"
+            closed.append(Closed("NVML", "board", reason, WHOLE_CARD))
+            continue
+        names: dict[Method, str] = {"counter": "NVML total energy", "sample": "NVML power"}
         for method, name in names.items():
-            read = partial(_energy_or_power, library, card, method)
+            read = partial(_energy_or_power, library, card.handle, method)
             with suppress(Unreadable, AttributeError):
                 read()
                 sensors.append(Sensor(name, "board", method, read, device.name))
                 break
-    return Found(sensors)
+    return Found(sensors, closed)
 
 
 # -- Jetson boards -------------------------------------------------------------------------------
