@@ -55,6 +55,11 @@ class Interval:
         return cls(value, math.exp(low), math.exp(high), **fields)
 
     @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends; None where there is no interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
@@ -77,8 +82,7 @@ class Interval:
 
     def _each(self, change: Callable[[float], float]) -> Interval:
         """Return the number and its ends, changed and in order."""
-        ends = () if self.low is None or self.high is None else sorted((change(self.low), change(self.high)))
-        return Interval(change(self.value), *ends)
+        return Interval(change(self.value), *sorted(map(change, self.ends or ())))
 
 
 def _parse(text: str, kind: str, factors: dict[str, float], plain: float, example: str) -> float:
@@ -214,9 +218,9 @@ def interval_parts(number: Interval, form: Form = "", decimals: int | None = Non
     """
     scale, sign = (100, " %") if form == "%" else (1, form)
     value = number.value * scale
-    if number.low is None or number.high is None:
+    if number.ends is None:
         return (show_percent(number.value) if form == "%" else f"{digits(value)}{sign}"), ""
-    low, high = number.low * scale, number.high * scale
+    low, high = (end * scale for end in number.ends)
     if form == "x" and high > WIDEST_FACTOR * value:
         return f"{digits(value, value)}x", "(±100 % or more)"
     if decimals is not None:

@@ -11,6 +11,7 @@ from tests.views.report.made_records import hostile, record
 from mldyno.analysis.outcomes import outcomes
 from mldyno.records import Case
 from mldyno.store import figures
+from mldyno.units import Interval
 from mldyno.views.charts import NARROW, WIDE, Lines, Mark, Point, Row, Rows, Samples
 from mldyno.views.drawing import IN_PAGE, IN_PICTURE, SIZE
 from mldyno.views.report.page import page
@@ -66,7 +67,7 @@ def test_a_page_holds_no_control_characters() -> None:
 
 
 def rows(**more: object) -> Rows:
-    marks = [Mark(10.0, "10/s", "ten", 9.0, 11.0), Mark(1000.0, "1,000/s", "a thousand", colour="s2")]
+    marks = [Mark(Interval(10.0, 9.0, 11.0), "10/s", "ten"), Mark(Interval(1000.0), "1,000/s", "a thousand", "s2")]
     return Rows([("Training", [Row("MLP, batch 8", marks), Row("ours", [marks[0]], strong=True)])], "items", **more)  # type: ignore[arg-type]
 
 
@@ -81,7 +82,11 @@ def test_a_row_has_its_label_its_numbers_and_what_it_says_when_pointed_at() -> N
 
 def test_nothing_is_drawn_outside_of_a_chart() -> None:
     samples = Samples([(1, False, 1, 99.0), (1, True, 5, 1.0), (2, True, 9, 1.1)], "ms a step", (0.9, 1.2))
-    lines = Lines([("a", [Point(1, 1, "one", 0.5, 2), Point(8, 5, "five")]), ("b", [Point(1, 2, "two")])], "batch", "x")
+    rising, single = (
+        [Point(1, Interval(1, 0.5, 2), "one"), Point(8, Interval(5), "five")],
+        [Point(1, Interval(2), "two")],
+    )
+    lines = Lines([("a", rising), ("b", single)], "batch", "x")
     charts = (rows(), rows(bars=True, base=1.0), rows(bars=True, base=0.0, linear=True), lines, samples)
     for chart in charts:
         for width in chart.widths:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mldyno.analysis.conditions import CLEAR_SHARE
 from mldyno.analysis.estimates import BATCHES, MIN_PROCESSES, log_ratios, pooled, step_time
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
@@ -21,6 +20,7 @@ from mldyno.stats.intervals import batches, half_width, mean, median, paired
 from mldyno.stats.shapes import SEGMENTS, drift, jump
 from mldyno.units import Interval, show_percent, show_seconds
 
+CLEAR_SHARE = 0.3  # of a peak: from here on it is the bottleneck
 WAITING_SHARE = 0.5  # of a step: from here on copies or data loading are the bottleneck
 LOADING_SHARE = 0.9  # of the rate that the loader's workers can sustain: from here on steps wait for them
 SHORT_KERNEL = 20e-6  # s, on average: below it, launching kernels is most of the work
@@ -254,7 +254,7 @@ def loader_cost(real: Sequence[float], held: Sequence[float]) -> LoaderCost | No
     """Return what real batches cost over held ones, round by round, in the unit of the times; None without rounds."""
     if not real or len(real) != len(held):
         return None
-    ratio, width = paired(log_ratios(dict(enumerate(held)), dict(enumerate(real))))
+    ratio, width = paired(_logs(held, real))
     time, error = paired([mine - yours for mine, yours in zip(real, held, strict=True)])
     return LoaderCost(Interval.of_logs(ratio, width).complement, Interval.around(time, error), len(real))
 

@@ -8,14 +8,14 @@ In a CSV of figures it has its own line, as if `quick` were a workload.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from mldyno import suites
 from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate
-from mldyno.analysis.outcomes import Outcome, in_order
+from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, unstated
 from mldyno.records import SCHEMA, Case, Checks, Record, Run, Series, seal
@@ -104,15 +104,19 @@ def missing(outcomes: Sequence[Outcome], mode: str) -> list[Case]:
     return [case for case in reference().rates if case.mode == mode and case not in there]
 
 
+def fewest_missing(sides: Iterable[Sequence[Outcome]], mode: str) -> list[Case]:
+    """Return what the fullest of some sides lacks for a score; nothing where no side has any case of the set."""
+    cases = min((missing(outcomes, mode) for outcomes in sides), key=len, default=[])
+    return cases if len(cases) < sum(case.mode == mode for case in reference().rates) else []
+
+
 def score_table(outcomes: Sequence[Outcome]) -> Table:
     """Return scores with machines and devices as rows, training and inference as columns."""
     known = scores(outcomes)
     frameworks = {score.case.framework for score in known}
-    table = Table("score", ("machine", "device", *(("framework",) if len(frameworks) > 1 else ())), ("mode",))
+    rows, cells = ("machine", "device", *(("framework",) if len(frameworks) > 1 else ())), {}
     for score in known:
-        row = (score.machine, *(getattr(score.case, name) for name in table.rows[1:]))
+        row = (score.machine, *(getattr(score.case, name) for name in rows[1:]))
         figure = Estimate.around(score.value, score.half_width, unit="1", samples=len(score.outcomes))
-        table.cells[row, (score.case.mode,)] = Cell(score.outcomes[0], figure)
-    table.row_keys = in_order({row for row, _ in table.cells})
-    table.col_keys = in_order({col for _, col in table.cells})
-    return table
+        cells[row, (score.case.mode,)] = Cell(score.outcomes[0], figure)
+    return Table("score", rows, ("mode",), cells=cells)

@@ -34,6 +34,10 @@ class Table:
     base: str = ""  # the base of speed-ups, in words
     per: str = "s"  # the period of rates, where they are shown
 
+    def __post_init__(self) -> None:
+        self.row_keys = self.row_keys or in_order({row for row, _ in self.cells})
+        self.col_keys = self.col_keys or in_order({col for _, col in self.cells})
+
 
 def lay_out(
     outcomes: Sequence[Outcome], rows: Sequence[str], cols: Sequence[str], value: str, warnings_too: bool = True,
@@ -46,12 +50,11 @@ def lay_out(
     figures = [(o, figure) for o, figure in figures if figure is not None or (o.status != "ok" and of_steps)]
     extra = [name for name in varying([o for o, _ in figures]) if name not in (*rows, *cols)]
     extra += [by] if by and by not in (*rows, *cols, *extra) else []
-    table = Table(value, (*rows, *extra), tuple(cols))
+    cells = {}
     for outcome, figure in figures:
-        row, col = (tuple(column(outcome, name) for name in names) for names in (table.rows, table.cols))
-        table.cells[row, col] = Cell(outcome, figure, tuple(_notes(outcome, figure, value, warnings_too)))
-    table.row_keys = in_order({row for row, _ in table.cells})
-    table.col_keys = in_order({col for _, col in table.cells})
+        row, col = (tuple(column(outcome, name) for name in names) for names in ((*rows, *extra), cols))
+        cells[row, col] = Cell(outcome, figure, tuple(_notes(outcome, figure, value, warnings_too)))
+    table = Table(value, (*rows, *extra), tuple(cols), cells=cells)
     return _relative(table, by) if value == "speedup" else table
 
 

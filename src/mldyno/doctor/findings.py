@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mldyno.analysis import grouped
-from mldyno.analysis.conditions import State, conditions
 from mldyno.doctor.noise import causes
 from mldyno.doctor.symptoms import Checkup, Gpu, Installed, Setting, Trial, Tried
+from mldyno.runner.warnings import State, conditions
 from mldyno.units import digits, show_bytes, show_interval, show_percent
 
 LEAST_FREE_SHARE = 0.75  # of the cores

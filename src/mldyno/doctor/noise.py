@@ -10,13 +10,13 @@ import math
 import os
 from collections.abc import Callable, Sequence
 
-from mldyno.analysis.conditions import STOLEN_LIMIT, WAITING_LIMIT
 from mldyno.axes import unstated
 from mldyno.doctor.symptoms import Noise, Verdict
 from mldyno.frameworks import Steps
 from mldyno.hardware import Windows
 from mldyno.hardware.system import Contention
 from mldyno.records import Device
+from mldyno.runner.warnings import STOLEN_LIMIT, WAITING_LIMIT
 from mldyno.stats import shapes
 from mldyno.stats.intervals import autocorrelation, batch_half_width, batches, mean, median, paired, spread
 from mldyno.timing import clock

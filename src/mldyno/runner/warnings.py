@@ -1,7 +1,8 @@
 """The warnings of a measurement: a closed list, each with the next step.
 
 A rule has a code, and a function that returns the message and the hint where it applies. What holds for the machine,
-measured or not, is judged by `analysis.conditions`. A message names a figure only where the figure is the point.
+measured or not, is judged by `conditions`, for warnings and for the doctor's findings alike. A message names a figure
+only where the figure is the point.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mldyno.analysis.conditions import CLEAR_SHARE, STOLEN_LIMIT, WAITING_LIMIT, Judged, State, conditions
+from mldyno.analysis.breakdown import CLEAR_SHARE
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
 from mldyno.stats import shapes
@@ -21,6 +22,10 @@ from mldyno.timing.blocks import DRAIN_STEPS
 from mldyno.timing.stopping import SUSTAINED_S, WARMUP_SHARE
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
 
+WAITING_LIMIT = 0.10  # share of the time that threads may wait for a core
+STOLEN_LIMIT = 0.05  # share of the machine's time that the host of a virtual machine may take
+SWAPPED_MEANWHILE = 1 << 20  # B
+SWAP_SHARE = 0.1  # swap in use, over the memory
 SHORTEST_QUEUE = 512  # kernels that find room in the queue of any device
 DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop, or the loop for it
 EVENTS_TOLERANCE = 0.1  # how far host and device may disagree on the time of a block
@@ -42,6 +47,52 @@ def memory_taken(held: int) -> Warning_:
     """Return the warning of a case that held that much memory in B when other programs had taken the machine's."""
     message = f"other programs took the machine's memory while it held only {show_bytes(held)}"
     return Warning_(MEMORY_TAKEN, message, "end other programs, and measure it again")
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a machine at a check-up or during a measurement; None where unknown."""
+
+    power: str = "unknown"
+    low_power: bool | None = None
+    translated: bool = False  # whether Python is Intel code on an Apple chip
+    slowed_down: bool = False  # whether anything was slowed down for heat or power
+    speed_limit: float | None = None  # the share of its speed that the CPU is held to
+    swapped_meanwhile: float | None = None  # B that went to and from the disk during a measurement
+    swap_used: int | None = None
+    memory: int | None = None
+
+
+Judged = tuple[str, str] | None  # message and next step
+
+
+def conditions(state: State) -> dict[str, tuple[str, str]]:
+    """Return the conditions that hold, by code, each with its message and the next step."""
+    held = {}
+    if state.translated:
+        held["rosetta"] = (
+            "this Python is Intel code that Rosetta translates; it can't use the GPU, and is slow",
+            "install Python for arm64 (python.org, Homebrew in /opt/homebrew, Miniforge), and the framework in it",
+        )
+    if state.power == "battery":
+        held["on-battery"] = "it runs on battery", "plug it in: a battery's power plan is another machine"
+    if state.low_power:
+        held["low-power"] = "it is in low-power mode", "switch low-power mode off"
+    moved, used, memory = state.swapped_meanwhile or 0.0, state.swap_used, state.memory
+    if moved >= SWAPPED_MEANWHILE:
+        message = f"the machine swapped {show_bytes(moved)} meanwhile"
+        held["swapping"] = message, "end other programs, or take a smaller batch"
+    if used and memory and used > SWAP_SHARE * memory:
+        held["swapped"] = (
+            f"{show_bytes(used)} have gone from memory to the disk",
+            "end other programs, and restart those that stay: what they have swapped comes back only when they need it",
+        )
+    limited = state.speed_limit is not None and state.speed_limit < 1
+    if state.slowed_down or limited:
+        limit = f", to {show_percent(state.speed_limit)} of its speed" if limited and state.speed_limit else ""
+        message = f"it is slowed down for heat or power{limit}"
+        held["throttled"] = message, "let it cool down, give it air and mains power"
+    return held
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mldyno.units import Interval
 from mldyno.views import drawing
 from mldyno.views.drawing import SIDES, Canvas, Look, Scale, fitted, in_lines, log_scale, pixels, room_of, tick
 
@@ -22,13 +23,11 @@ MARKS = 0.3  # share of the width that labels leave to marks, before they break 
 
 @dataclass(frozen=True)
 class Mark:
-    """A number in a row: value, text, tooltip, and its interval where it has one."""
+    """A number in a row, with its text and tooltip."""
 
-    value: float
-    number: str
+    number: Interval
+    text: str
     hover: str
-    low: float | None = None
-    high: float | None = None
     colour: str = "s1"
     hollow: bool = False
 
@@ -40,6 +39,10 @@ class Row:
     label: str
     marks: Sequence[Mark]
     strong: bool = False  # whether it is highlighted
+
+    @property
+    def largest(self) -> float:
+        return max(mark.number.value for mark in self.marks)
 
 
 @dataclass(frozen=True)
@@ -80,16 +83,15 @@ class Rows:
     def _numbers(self, row: Row) -> list[list[tuple[str, str]]]:
         """Return the numbers at the end of a row with their colours: a line for each bar, or one for all dots."""
         coloured = self.legend and not self.bars
-        each = [(mark.number, mark.colour if coloured else "ink") for mark in row.marks]
+        each = [(mark.text, mark.colour if coloured else "ink") for mark in row.marks]
         return [[number] for number in each] if self.bars else [each]
 
     def _scale(self, start: float, end: float) -> Scale:
-        marks = [mark for row in self.rows for mark in row.marks]
-        values = [mark.value for mark in marks] + ([] if self.base is None else [self.base])
+        numbers = [mark.number for row in self.rows for mark in row.marks]
+        values = [number.value for number in numbers] + ([] if self.base is None else [self.base])
         if self.linear:
             return Scale(0.0, max(values), start, end, linear=True)
-        ends = [each for mark in marks for each in (mark.low, mark.high) if each is not None]
-        return log_scale(values, ends, start, end)
+        return log_scale(values, [each for number in numbers for each in number.ends or ()], start, end)
 
     def _legend(self, canvas: Canvas) -> float:
         """Draw the colours with their names; return where the rows begin."""
@@ -132,15 +134,14 @@ class Rows:
         return bottom
 
     def _mark(self, canvas: Canvas, mark: Mark, y: float, scale: Scale, colour: str, strong: bool) -> None:
-        ends = None if mark.low is None or mark.high is None else (scale.at(mark.low), scale.at(mark.high))
+        value = scale.at(mark.number.value)
         if self.bars:
-            canvas.bar((scale.at(self.base or 0.0), scale.at(mark.value)), y, LINE - 6, colour)
-            if ends:
-                canvas.across(y, ends, "ink", 1.5)
-            return
-        if ends:
-            canvas.across(y, ends, colour, 6, 0.35)
-        canvas.dot(scale.at(mark.value), y, 5.5 if strong else 4, colour, mark.hollow)
+            canvas.bar((scale.at(self.base or 0.0), value), y, LINE - 6, colour)
+        if mark.number.ends:
+            low, high = map(scale.at, mark.number.ends)
+            canvas.across(y, (low, high), *(("ink", 1.5) if self.bars else (colour, 6, 0.35)))
+        if not self.bars:
+            canvas.dot(value, y, 5.5 if strong else 4, colour, mark.hollow)
 
     def _axis(self, canvas: Canvas, y: float, scale: Scale) -> float:
         first = sorted(scale.ticks, key=lambda each: each != self.base)
@@ -173,13 +174,11 @@ def _value_axis(canvas: Canvas, title: str, across: Scale, up: Scale, ticks: Seq
 
 @dataclass(frozen=True)
 class Point:
-    """A value at a size, with its tooltip, and its interval where it has one."""
+    """A number at a size, with its tooltip."""
 
     x: float
-    value: float
+    number: Interval
     hover: str
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -202,8 +201,8 @@ class Lines:
         right = BOLD * max(map(room_of, names)) + 14 if len(names) > 1 else 14
         xs = [point.x for point in points]
         across = Scale(min(xs), max(xs), 46, width - right)
-        ends = [end for point in points for end in (point.low, point.high) if end is not None and end > 0]
-        values = [point.value for point in points] + ([] if self.base is None else [self.base])
+        ends = [end for point in points for end in point.number.ends or () if end > 0]
+        values = [point.number.value for point in points] + ([] if self.base is None else [self.base])
         up = log_scale(values, ends, self.HEIGHT - 40, 24)
         _value_axis(canvas, self.axis, across, up, up.ticks)
         for x, text in drawing.uncrowded([(across.at(size), tick(size)) for size in sorted(set(xs))]):
@@ -214,18 +213,19 @@ class Lines:
             canvas.path(way, "soft", 1.5, dashed=True)
         for place, (name, line) in enumerate(self.lines):
             colour = SIDES[place % len(SIDES)]
-            places = [(across.at(point.x), up.at(point.value)) for point in line]
+            places = [(across.at(point.x), up.at(point.number.value)) for point in line]
             canvas.path("M" + "L".join(f"{pixels(x)} {pixels(y)}" for x, y in places), colour, 2)
             for point, (x, y) in zip(line, places, strict=True):
                 with canvas.about(f"{name}, {self.over} {tick(point.x)}: {point.hover}"):
-                    if point.low is not None and point.high is not None:
-                        canvas.path(f"M{pixels(x)} {pixels(up.at(point.low))}V{pixels(up.at(point.high))}", colour, 1.5)
+                    if point.number.ends:
+                        low, high = map(up.at, point.number.ends)
+                        canvas.path(f"M{pixels(x)} {pixels(low)}V{pixels(high)}", colour, 1.5)
                     canvas.dot(x, y, 3, colour)
         for at, low, high in self.crossings:
             canvas.across(up.at(self.base or 1.0), (across.at(low), across.at(high)), "accent", 8, 0.3)
             canvas.dot(across.at(at), up.at(self.base or 1.0), 5.5, "accent")
         lowest = -math.inf  # a name is moved down where it would overlap the one above it
-        for y, place in sorted((up.at(line[-1].value), place) for place, (_, line) in enumerate(self.lines)):
+        for y, place in sorted((up.at(line[-1].number.value), place) for place, (_, line) in enumerate(self.lines)):
             lowest = max(y, lowest + drawing.SIZE + 2)
             if len(names) > 1:
                 colour = SIDES[place % len(SIDES)]

@@ -15,6 +15,7 @@ from tests.views.report.test_page_sections import subject
 
 from mldyno.records import Case
 from mldyno.store import figures
+from mldyno.units import Interval
 from mldyno.views.charts import NARROW, WIDE, Mark, Row, Rows, labels_in_lines
 from mldyno.views.drawing import IN_PAGE
 from mldyno.views.report.page import page, sections_of
@@ -137,7 +138,7 @@ def test_commands_and_loops_have_a_section_of_their_own(sections: dict[str, Sect
 
 def test_what_has_no_items_is_counted_in_runs(sections: dict[str, Section]) -> None:
     (chart,) = charts(sections["own"]).values()
-    numbers = {row.label: row.marks[-1].number for row in chart.drawing.rows}
+    numbers = {row.label: row.marks[-1].text for row in chart.drawing.rows}
     assert numbers["sleep 0.1"].endswith(" runs/s")
     assert numbers["val, batch 32"].endswith(" items/s")
 
@@ -159,7 +160,7 @@ def test_labels_are_whole_and_no_two_rows_look_the_same(
 
 
 def test_labels_that_are_too_long_to_tell_apart_are_numbered() -> None:
-    rows = [Row(f"{'a' * 150} {number} {'b' * 140}", [Mark(1.0, "1", "")]) for number in range(3)]
+    rows = [Row(f"{'a' * 150} {number} {'b' * 140}", [Mark(Interval(1.0), "1", "")]) for number in range(3)]
     lines = [tuple(each) for each in labels_in_lines([*rows, rows[1]], 300)]
     assert len(set(lines)) == 3
     assert lines[1] == lines[3]

@@ -50,7 +50,7 @@ def test_the_league_has_this_machine_among_published_ones_in_each_kind_of_work()
     ]  # fmt: skip
     for _, rows in league.drawing.groups:
         assert [row.label.partition(",")[0] for row in rows if row.strong] in (["bench", "bench"], ["bench"])
-        values = [row.marks[0].value for row in rows]
+        values = [row.marks[0].number.value for row in rows]
         assert values == sorted(values, reverse=True)
         assert [row.marks[0].hollow for row in rows] == [not row.strong for row in rows], "published: no interval"
     assert isinstance(league.narrow, Rows)
@@ -107,7 +107,7 @@ def test_others_are_held_against_what_they_count_too() -> None:
     league = summary(subject(tokens)).league
     assert league is not None
     assert isinstance(league.drawing, Rows)
-    assert [row.marks[0].number for row in league.drawing.rows if row.strong] == ["7.96/s"], "about 16 sequences in 2 s"
+    assert [row.marks[0].text for row in league.drawing.rows if row.strong] == ["7.96/s"], "about 16 sequences in 2 s"
 
 
 def test_commands_are_held_against_each_other_and_have_no_device() -> None:

@@ -15,13 +15,13 @@ from mldyno.analysis.rerun import rerun_commands, their_commands
 from mldyno.axes import WAYS
 from mldyno.records import Machine, Record
 from mldyno.stats.intervals import quantile
-from mldyno.units import count, digits, interval_parts, scale_of, show, show_percent, show_seconds
+from mldyno.units import Interval, count, digits, interval_parts, scale_of, show, show_percent, show_seconds
 from mldyno.views.answers import answer_lines
-from mldyno.views.charts import Lines, Mark, Row, Samples
+from mldyno.views.charts import Lines, Mark, Point, Row, Samples
 from mldyno.views.claims import Sentence, named, sentence
 from mldyno.views.outcomes import energy_in_words, shown, trust, trust_line, warning_meanings
 from mldyno.views.records import BOUNDS, device_line, machine_lines
-from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, point, share_bars, time_unit
+from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars, time_unit
 from mldyno.views.report.speeds import MOST_ROWS
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import failures
@@ -83,12 +83,12 @@ def _peak_chart(subject: Subject, known: list[tuple[Outcome, Shares, Bound]]) ->
         for name, kind, colour in KINDS:
             if (share := getattr(of_peaks, kind)) is not None:
                 hover = f"{name} at {show_percent(share)} of its peak; {BOUNDS[limit.kind]}: {limit.why}"
-                marks.append(Mark(100 * share, show_percent(share), hover, colour=colour))
+                marks.append(Mark(Interval(100 * share), show_percent(share), hover, colour))
         rows.append(Row(subject.title(outcome), marks))
     if sum(len(row.marks) for row in rows) < 2:
         return
     used = {mark.colour for row in rows for mark in row.marks}
-    rows.sort(key=lambda row: -row.marks[0].value)
+    rows.sort(key=lambda row: -row.marks[0].number.value)
     drawing = share_bars(rows, "% of the peak", {name: colour for name, _, colour in KINDS if colour in used})
     kind, number = Counter(limit.kind for _, _, limit in known).most_common(1)[0]
     title = f"{number} of {count(len(known), 'case')}: {BOUNDS[kind]}"
@@ -102,18 +102,17 @@ def _copy_chart(subject: Subject) -> Iterator[Chart]:
         return
     shared = grouped(copies, lambda cost: subject.title(cost.comparison.other, "placement"))
     rows = [Row(label, list(map(_copy_mark, group))) for label, group in shared.items()]
-    rows.sort(key=lambda row: -max(mark.value for mark in row.marks))
+    rows.sort(key=lambda row: -row.largest)
     drawing = share_bars(rows, "% of a step", {f"copying {cost.way}": COPIES[cost.way] for cost in copies})
     most = _copy_mark(max(copies, key=lambda cost: cost.share.value))
-    title = f"Copying takes up to {most.number} of a step" if most.value > 2 else "Copying costs next to nothing"
+    title = f"Copying takes up to {most.text} of a step" if most.number.value > 2 else "Copying costs next to nothing"
     yield Chart("copies", title, "Share of a step that goes into copying its batch, with 95 % intervals", drawing)
 
 
 def _copy_mark(cost: CopyCost) -> Mark:
     """Return the share of a step in percent; one under 0 is drawn as nothing, and its number stays as it is."""
-    drawn, (number, _) = cost.share.scaled_by(100).clipped(0, math.inf), interval_parts(cost.share, "%")
-    hover = f"copying {cost.way} takes {number} of a step; {cost.comparison.how}"
-    return Mark(drawn.value, number, hover, drawn.low, drawn.high, COPIES[cost.way])
+    drawn, (text, _) = cost.share.scaled_by(100).clipped(0, math.inf), interval_parts(cost.share, "%")
+    return Mark(drawn, text, f"copying {cost.way} takes {text} of a step; {cost.comparison.how}", COPIES[cost.way])
 
 
 def energy(subject: Subject) -> Content:
@@ -153,7 +152,7 @@ def _energy_charts(subject: Subject, known: Sequence[Outcome]) -> list[Chart]:
         lines = []
         for outcome, step, joules in both:
             side = ", ".join(named(axis, column(outcome, axis)) for axis in _needed(axes, group))
-            dot = point(step.value * per, joules.scaled_by(1 / factor), f"{shown(step)}, {shown(joules)} a step")
+            dot = Point(step.value * per, joules.scaled_by(1 / factor), f"{shown(step)}, {shown(joules)} a step")
             lines.append((side, [dot]))
         title = f"{subject.title(group[0], *axes)}: time against energy"
         drawing = Lines(lines, f"{unit} a step", f"{name} a step")

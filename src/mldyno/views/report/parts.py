@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mldyno.units import Interval
-from mldyno.views.charts import Drawing, Point, Row, Rows
+from mldyno.views.charts import Drawing, Row, Rows
 
 UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1.0))
 
@@ -105,11 +104,6 @@ class Section:
 def time_unit(longest: float) -> tuple[str, float]:
     """Return the unit for times up to `longest` in s, and how many of it make a second."""
     return next(((name, per) for top, name, per in UNITS if longest < top), ("min", 1 / 60))
-
-
-def point(x: float, number: Interval, hover: str) -> Point:
-    """Return the point of a number with its interval."""
-    return Point(x, number.value, hover, number.low, number.high)
 
 
 def legend_of(colours: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -14,12 +14,12 @@ from mldyno.analysis.outcomes import OF_THE_MACHINE, Key, Outcome, varying
 from mldyno.analysis.sweeps import Scaling
 from mldyno.analysis.tables import Cell, Table, lay_out
 from mldyno.axes import AXIS
-from mldyno.units import show, show_interval, show_percent
+from mldyno.units import Interval, show, show_interval, show_percent
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Mark, Point, Row
 from mldyno.views.claims import named
 from mldyno.views.outcomes import rank_lines, shown
-from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, point, share_bars, time_unit
+from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars, time_unit
 from mldyno.views.report.subject import Subject
 from mldyno.views.tables import NO_MEMORY
 from mldyno.views.titles import case_title, work_title
@@ -69,7 +69,7 @@ def _crossover_charts(subject: Subject) -> Iterator[Chart]:
         axis, over = crossover.axis, crossover.over
         other, base = named(axis, crossover.other), named(axis, crossover.base)
         points = [
-            point(crossover.size(each), each.speedup, f"{show_interval(each.speedup, 'x')}; {each.how}")
+            Point(crossover.size(each), each.speedup, f"{show_interval(each.speedup, 'x')}; {each.how}")
             for each in crossover.comparisons
         ]
         crossings = [(crossing.value, crossing.low, crossing.high) for crossing in crossover.crossings]
@@ -94,7 +94,7 @@ def _growth(scalings: Sequence[Scaling]) -> Lines:
         first = each.outcomes[0]
         side = ", ".join(AXIS[axis].say(getattr(first.case, axis)) for axis in axes)
         points = [
-            point(outcome.case.seq or 0, step.scaled_by(per), f"{shown(step)}; exponent {each.fit.value:.2f} overall")
+            Point(outcome.case.seq or 0, step.scaled_by(per), f"{shown(step)}; exponent {each.fit.value:.2f} overall")
             for outcome in each.outcomes
             if (step := outcome.step) is not None
         ]
@@ -169,7 +169,7 @@ def ranks(subject: Subject) -> Content:
 def _gain(subject: Subject, number: int, group: Sequence[Split]) -> Chart:
     """Draw the speed-up against ranks, and the line on which each rank adds as much as the first."""
     counts = [1, *(parts.ranks for _, parts in group if parts.ranks > 1)]
-    ideal = [Point(count, count, "each rank adds as much as the first") for count in counts]
+    ideal = [Point(count, Interval(count), "each rank adds as much as the first") for count in counts]
     lines = [("ideal", ideal), ("same threads", _points(group, "over_same_threads"))]
     if any(parts.over_all_cores is not None for _, parts in group):
         lines.append(("all cores", _points(group, "over_all_cores")))
@@ -182,7 +182,7 @@ def _gain(subject: Subject, number: int, group: Sequence[Split]) -> Chart:
 
 def _points(group: Sequence[Split], which: str) -> list[Point]:
     factors = [(parts.ranks, getattr(parts, which)) for _, parts in group]
-    return [point(count, gain, show_interval(gain, "x")) for count, gain in factors if gain is not None]
+    return [Point(count, gain, show_interval(gain, "x")) for count, gain in factors if gain is not None]
 
 
 def _waiting(subject: Subject, known: Sequence[Split]) -> Chart:
@@ -191,7 +191,7 @@ def _waiting(subject: Subject, known: Sequence[Split]) -> Chart:
     for outcome, parts in known[:MOST_ROWS]:
         waiting = min(1.0, max(0.0, parts.waiting.value))
         hover = f"{show_interval(parts.waiting, '%')} of a step waits for gradients"
-        marks = [Mark(100 * share, show_percent(share), hover, colour=colour)
+        marks = [Mark(Interval(100 * share), show_percent(share), hover, colour)
                  for share, colour in ((1 - waiting, "s1"), (waiting, "s4"))]  # fmt: skip
         rows.append(Row(subject.title(outcome), marks))
     worst = max((parts for _, parts in known), key=lambda parts: parts.waiting.value)

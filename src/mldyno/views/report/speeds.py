@@ -13,7 +13,7 @@ from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import WAYS
-from mldyno.units import count, digits, interval_parts
+from mldyno.units import Interval, count, digits, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds
 from mldyno.views.charts import Mark, Row, Rows
 from mldyno.views.claims import IN_A_CHART, WORK, arms, in_words, named, sentence
@@ -107,15 +107,15 @@ def speed_mark(outcome: Outcome, rate: Estimate, colour: str) -> Mark:
     step = outcome.step
     time = f", {shown(step)} a step" if step is not None else ""
     hover = f"{shown_speed(outcome, rate)} on {outcome.case.device}{time}; {trust(outcome)}"
-    low, high = (None, None) if step is None else ends_of_speed(rate.value, step)
-    return Mark(rate.value, digits(rate.value, rate.half_width), hover, low, high, colour)
+    return Mark(speed_interval(rate.value, step), digits(rate.value, rate.half_width), hover, colour)
 
 
-def ends_of_speed(speed: float, step: Estimate) -> tuple[float | None, float | None]:
-    """Return the ends of a speed, from the time of a step; a time that may be 0 leaves the speed without a bound."""
-    if step.low is None or step.high is None:
-        return None, None
-    return speed * step.value / step.high, speed * step.value / step.low if step.low > 0 else math.inf
+def speed_interval(speed: float, step: Estimate | None) -> Interval:
+    """Return a speed with the interval of the time of a step; where that may be 0, the speed has no upper bound."""
+    if step is None or step.ends is None:
+        return Interval(speed)
+    low, high = step.ends
+    return Interval(speed, speed * step.value / high, speed * step.value / low if low > 0 else math.inf)
 
 
 def speed_rows(subject: Subject, lines: Sequence[Rated], *without: str) -> list[Row]:
@@ -124,7 +124,7 @@ def speed_rows(subject: Subject, lines: Sequence[Rated], *without: str) -> list[
     rows = []
     for line in ordered:
         marks = [speed_mark(outcome, rate, subject.colours[outcome.case.device]) for outcome, rate in line]
-        marks[-1] = replace(marks[-1], number=f"{marks[-1].number} {unit_of(line[0][0])}")
+        marks[-1] = replace(marks[-1], text=f"{marks[-1].text} {unit_of(line[0][0])}")
         rows.append(Row(subject.title(line[0][0], "device", *without), marks))
     return rows
 
@@ -194,12 +194,12 @@ def _ratio_chart(subject: Subject, axis: str, base_value: Any, compared: Sequenc
     def mark(result: Comparison | Mean) -> Mark:
         why = result.how if isinstance(result, Comparison) else f"geometric mean of {len(result.comparisons)} cases"
         number, hover = interval_parts(result.speedup, "x")[0], f"{IN_A_CHART.of(result)}; {why}"
-        return Mark(result.ratio, number, hover, result.low, result.high, colours[value(result)])
+        return Mark(result.speedup, number, hover, colours[value(result)])
 
     def rows(group: Sequence[Comparison | Mean]) -> list[Row]:
         """Return a row for each case, the largest gain first, with a bar for each value of the axis."""
         rows = [Row(title, list(map(mark, same))) for title, same in grouped(group, label).items()]
-        return sorted(rows, key=lambda row: -max(mark.value for mark in row.marks))
+        return sorted(rows, key=lambda row: -row.largest)
 
     colours = {name: SIDES[place % len(SIDES)] for place, name in enumerate(dict.fromkeys(map(value, results)))}
     base = named(axis, base_value)

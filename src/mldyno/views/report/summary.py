@@ -11,7 +11,7 @@ from mldyno.analysis.answers import Verdicts, unreported
 from mldyno.analysis.comparisons import SEPARATE, between_machines
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome, thinned
-from mldyno.analysis.scores import Score, missing, reference
+from mldyno.analysis.scores import Score, fewest_missing, reference
 from mldyno.units import count, digits, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines
 from mldyno.views.charts import MIDDLE, NARROW, Mark, Row, Rows
@@ -19,7 +19,7 @@ from mldyno.views.claims import WORK, Sentence, mean_sentence, sentence
 from mldyno.views.outcomes import shown, trust
 from mldyno.views.records import headline
 from mldyno.views.report.parts import Chart
-from mldyno.views.report.speeds import compared_commands, ends_of_speed
+from mldyno.views.report.speeds import compared_commands, speed_interval
 from mldyno.views.report.subject import Subject
 from mldyno.views.titles import case_on_device, kind_title, shared_title, ways_title, workload_title
 
@@ -67,12 +67,12 @@ def _missing(subject: Subject) -> str:
     sides = grouped(subject.outcomes, lambda outcome: (outcome.case.framework, outcome.case.device))
     lacking = []
     for mode, work in WORK.items():
-        if sides and not any(score.case.mode == mode for score in subject.scores):
-            cases = min((missing(outcomes, mode) for outcomes in sides.values()), key=len)
-            if len(cases) < sum(case.mode == mode for case in reference().rates):
-                named = ", ".join(workload_title(case.workload) for case in cases[:MOST_NAMED])
-                more = f" and {count(len(cases) - MOST_NAMED, 'other')}" if len(cases) > MOST_NAMED else ""
-                lacking.append(f"{named}{more} in {work}")
+        if any(score.case.mode == mode for score in subject.scores):
+            continue
+        if cases := fewest_missing(sides.values(), mode):
+            named = ", ".join(workload_title(case.workload) for case in cases[:MOST_NAMED])
+            more = f" and {count(len(cases) - MOST_NAMED, 'other')}" if len(cases) > MOST_NAMED else ""
+            lacking.append(f"{named}{more} in {work}")
     return f"Missing for a score: {'; '.join(lacking)}. `mldyno quick` measures all." if lacking else ""
 
 
@@ -165,11 +165,9 @@ def _mark(outcome: Outcome, best: Outcome) -> Mark:
     ours, theirs = best.step, outcome.step
     assert ours is not None
     assert theirs is not None
-    value = ours.value / theirs.value
-    hover = f"{shown(theirs)} a step; {trust(outcome)}"
     rate = theirs.per(outcome.case.batch or 1, "1/s")  # of a batch: publications do not say what else is counted
-    number = f"{digits(rate.value, rate.half_width)}/s"
-    return Mark(value, number, hover, *ends_of_speed(value, theirs), "soft", outcome.published)
+    text, hover = f"{digits(rate.value, rate.half_width)}/s", f"{shown(theirs)} a step; {trust(outcome)}"
+    return Mark(speed_interval(ours.value / theirs.value, theirs), text, hover, "soft", outcome.published)
 
 
 def _label(outcome: Outcome, with_framework: bool = False) -> str:

@@ -17,7 +17,7 @@ from mldyno.analysis import grouped
 from mldyno.analysis.comparisons import DELTA
 from mldyno.analysis.outcomes import Outcome
 from mldyno.analysis.rerun import rerun_commands, their_commands
-from mldyno.analysis.scores import Score, missing, reference
+from mldyno.analysis.scores import Score, fewest_missing, reference
 from mldyno.printable import printable_content
 from mldyno.records import Record
 from mldyno.store.figures import marks
@@ -113,9 +113,7 @@ class Bar(NamedTuple):
 def bar(scale: Scale, number: Interval) -> Bar:
     """Return the bar of a number with its interval; a dot on a logarithmic scale."""
     end = round(scale.at(number.value), 1)
-    ends = None
-    if number.low is not None and number.high is not None:
-        ends = round(scale.at(number.low), 1), round(scale.at(number.high), 1)
+    ends = number.ends and (round(scale.at(number.ends[0]), 1), round(scale.at(number.ends[1]), 1))
     if scale.linear:
         return Bar(0.0, end, ends)
     return Bar(round(max(0.0, end - DOT), 1), round(min(100.0, end + DOT), 1), ends)
@@ -209,9 +207,9 @@ def _unscored(entry: Entry) -> Iterator[str]:
     for device in entry.devices:
         frameworks = grouped(entry.on(device), lambda outcome: outcome.case.framework)
         for mode, word in WORK.items():
-            left = min((missing(own, mode) for own in frameworks.values()), key=len)
-            whole = sum(case.mode == mode for case in reference().rates)
-            if entry.best(device, mode) is None and len(left) < whole:
+            left = fewest_missing(frameworks.values(), mode)
+            if left and entry.best(device, mode) is None:
+                whole = sum(case.mode == mode for case in reference().rates)
                 yield f"No score for {word} on {device}: {len(left)} of its {count(whole, 'case')} missing."
 
 

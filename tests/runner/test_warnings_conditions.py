@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from mldyno.analysis.conditions import State, conditions
 from mldyno.doctor.findings import of as findings
 from mldyno.doctor.symptoms import Checkup, Facts
 from mldyno.records import Case, Machine, Series
-from mldyno.runner.warnings import Evidence, of_measurement
+from mldyno.runner.warnings import Evidence, State, conditions, of_measurement
 
 PLAIN = Evidence(Case("mlp", batch=8), [], {}, Machine("m", cores=4, power="mains"), 1)
 BOTH: list[tuple[str, Evidence, dict[str, Any]]] = [
