@@ -1,4 +1,4 @@
-"""What goes into a shared collection: records that can be what they say, judged anew from their raw samples.
+"""What goes into a shared collection: plausible records, judged again from their raw samples.
 
 Shape, id, time and provenance are judged as on import. Each record is judged by its own samples, by the catalogue and
 by upper limits of what any device can do; then all records of all files are compared with each other.

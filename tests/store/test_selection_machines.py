@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mldyno.store.figures import machines
-from mldyno.store.query import Identity, told_apart
+from mldyno.store.query import Identity, distinct_names
 from mldyno.store.selection import meant, nearest
 
 NAMES = list(machines())
@@ -70,4 +70,4 @@ A, B, LIKE_A = "aaaa" + "1" * 28, "b" * 32, "aaaa" + "2" * 28
 def test_machines_of_one_name_are_told_apart_by_their_keys(
     machines: list[tuple[str, str, bool]], names: list[str]
 ) -> None:
-    assert list(told_apart([Identity(*machine) for machine in machines]).values()) == names
+    assert list(distinct_names([Identity(*machine) for machine in machines]).values()) == names

@@ -145,8 +145,8 @@ def stated(record: Record) -> Usual:
 def usual_for(process: Process, rest: Iterable[Process]) -> Usual:
     """Return what is usual for the processes of a case, from the rest of its machine.
 
-    Those of its own run show their spread by themselves; they count for the reference kernel only. Processes that had
-    to wait for a core tell nothing of others; but one of them may be off by as much as any.
+    Those of its own run show their spread by themselves, and count for the reference kernel only. Processes that waited
+    for a core say nothing about other processes, but one of them may be off by as much as any other.
     """
     everyone = [each for each in (process, *rest) if process.contended or not each.contended]
     alike = [each for each in everyone if each.kernel == process.kernel and not process.contended]

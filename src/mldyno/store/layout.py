@@ -200,8 +200,8 @@ def _execute_all(connection: sqlite3.Connection, script: str) -> None:
 
 
 # -- opening ---------------------------------------------------------------------------------------
-# A file can't be read as it is where its layout is an older one, and where a process was killed while it wrote: then
-# what that process left must be undone. Whoever may write mends the file itself, anybody else a private copy of it.
+# A file can't be read as it is if its layout is older, or if a process was killed while it wrote: what that process
+# left must be undone first. With write permission the file itself is repaired, otherwise a private copy of it.
 
 
 @contextlib.contextmanager

@@ -67,7 +67,7 @@ class Identity(NamedTuple):
     imported: bool
 
 
-def told_apart(machines: Collection[Identity]) -> dict[Identity, str]:
+def distinct_names(machines: Collection[Identity]) -> dict[Identity, str]:
     """Return each machine's name, with the first digits of its key where several have that name."""
     rivals: dict[tuple[str, bool], set[str]] = {}
     for name, key, imported in machines:

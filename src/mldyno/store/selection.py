@@ -22,7 +22,7 @@ from mldyno.printable import quoted
 from mldyno.records import Provenance, Record, Status
 from mldyno.sources import family, is_target
 from mldyno.store import Query, Store
-from mldyno.store.query import COLUMNS, identity_of, is_meant, latest, told_apart, with_names
+from mldyno.store.query import COLUMNS, distinct_names, identity_of, is_meant, latest, with_names
 from mldyno.units import count
 
 THIS_MACHINE = "this-machine"
@@ -217,7 +217,7 @@ def select(text: str | None, store: Store, since: str = "", tell: Tell | None = 
     meaning = {} if text is None else meant_by(text, store)
     if "file" in meaning:
         records = list(_in_file(meaning["file"]))
-        named = list(with_names(records, told_apart({*map(identity_of, records)})))
+        named = list(with_names(records, distinct_names({*map(identity_of, records)})))
         return without_rehearsals(Query(since=since), lambda query: [*filter(query.fits, named)], tell), meaning
     if "id" not in meaning:
         return _select_stored(Query(meaning, since=since), store, tell), meaning

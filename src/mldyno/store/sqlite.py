@@ -24,11 +24,11 @@ from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical
 from mldyno.sources import as_typed
 from mldyno.store import figures, layout
 from mldyno.store.codec import came_from, decode_stored
-from mldyno.store.query import COLUMNS, SIGNED, Identity, Query, latest, shown, stored_key, told_apart, with_names
+from mldyno.store.query import COLUMNS, SIGNED, Identity, Query, distinct_names, latest, shown, stored_key, with_names
 
 PAGE_RECORDS = 500  # read at once
-LARGE_FILE = 256 << 20  # B, from which on it is written anew only if
-LEAST_FREE = 0.1  # of it is free
+LARGE_FILE = 256 << 20  # B: a larger file is rewritten only if
+LEAST_FREE = 0.1  # of its pages are free
 SHRINK_TIMEOUT_MS = 5000  # to wait for other processes
 
 NO_HEAD_YET = "r.machine = ? AND r.imported_from = ''"  # for a machine with interrupted records only
@@ -175,8 +175,8 @@ class Store:
     def shrink(self, lives: Callable[[str], bool]) -> None:
         """Return the room of what was removed to the disk; raise StoreError where that can't be done now.
 
-        The file is written anew, as one transaction: whoever is killed in it leaves the file as it was. So a large
-        file must have enough free room in it to be worth that, and no run may be going on that would have to wait.
+        The file is rewritten in one transaction: a process that is killed meanwhile leaves it unchanged. A large file
+        must have enough free room to be worth that, and no run may be going on, since it would have to wait.
         """
         connection = self._connection
         if connection is None:  # and nothing was removed
@@ -397,12 +397,12 @@ class Store:
 
     def _machine_names(self) -> Names:
         rows = self._read("SELECT DISTINCT machine, key, imported FROM heads", (), str, str, int)
-        return told_apart([Identity(name, key, bool(imported)) for name, key, imported in rows])
+        return distinct_names([Identity(name, key, bool(imported)) for name, key, imported in rows])
 
     def name_of(self, machine: Machine) -> str:
         """Return the name in this store of a machine that measures into it."""
         own = Identity(machine.name, machine.key or "", False)
-        return told_apart([*self._machine_names(), own])[own]
+        return distinct_names([*self._machine_names(), own])[own]
 
     def holds(self, column: str, value: str) -> bool:
         """Return whether any record has this value in one of COLUMNS."""

@@ -1,6 +1,6 @@
 """What is known about the process that a loop runs in: loaded frameworks, device, ranks, name, items of a batch.
 
-Rule: nothing is imported and nothing is begun. What the process has not loaded, or not used yet, it does not use.
+Rule: import nothing and initialise nothing. A framework or device that the process has not used yet does not count.
 """
 
 from __future__ import annotations

@@ -129,9 +129,7 @@ class Tracker:
     _iterator: Iterator[Any] | None
 
     def __init__(self, loop: Loop, loader: Any = None) -> None:
-        own = {"_loop": loop, "_loader": loader, "_iterator": None}
-        for name, value in own.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(_loop=loop, _loader=loader, _iterator=None)  # other attributes are the loader's
 
     # -- the loader, as it was ---------------------------------------------------------------------
     def __iter__(self) -> Iterator[Any]:
@@ -152,7 +150,7 @@ class Tracker:
         if not hasattr(type(self._loader), "__next__"):
             raise TypeError(f"{type(self._loader).__name__!r} object is not an iterator")
         iterator = self._iterator or iter(self)
-        object.__setattr__(self, "_iterator", iterator)
+        vars(self)["_iterator"] = iterator
         return next(iterator)
 
     def __len__(self) -> int:

@@ -64,12 +64,11 @@ def page(subject: Subject, texts: Sequence[str]) -> str:
     sections = sections_of(subject)
     packed = transfer.pack(texts)
     script, style = ((FILES / name).read_text(encoding="utf-8") for name in ("page.js", "style.css"))
-    text: str = page_template("page.html").render(
+    return str(page_template("page.html").render(
         subject=subject, summary=summary(subject), sections=sections, notice=FAKE_FRAMEWORK if subject.fake else "",
         script=script, style=style, policy=_policy(script=script, style=style), more=_more(sections),
         records=packed, tag=transfer.TAG, end=transfer.END, included=_included(packed.records, len(texts)),
-    )  # fmt: skip
-    return text
+    ))  # fmt: skip
 
 
 def _included(packed: int, given: int) -> str:

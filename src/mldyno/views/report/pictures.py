@@ -90,11 +90,10 @@ def png(svg: str, scale: float = 1.0) -> bytes:
     import font_source_sans_pro as font
     import resvg_py
 
-    picture: bytes = resvg_py.svg_to_bytes(
+    return bytes(resvg_py.svg_to_bytes(
         svg_string=svg, zoom=scale, font_files=[font.SourceSansPro, font.SourceSansProSemibold, font.SourceSansProBold],
         font_family=FONT, sans_serif_family=FONT, monospace_family=FONT,
-    )  # fmt: skip
-    return picture
+    ))  # fmt: skip
 
 
 def card_svg(subject: Subject) -> str:
@@ -112,15 +111,14 @@ def card_svg(subject: Subject) -> str:
     size = LARGE if room_of(subject.name, LARGE) <= across else MEDIUM
     commands = rerun_commands(subject.outcomes)
     chart = _chart(subject)
-    text: str = templates("report").get_template("card.svg").render(
+    return str(templates("report").get_template("card.svg").render(
         width=WIDTH, height=HEIGHT, side=SIDE, letters=LETTERS, colours=LIGHT,
         title=wrapped(subject.name, size, across, 1)[0], size=size, facts=wrapped(subject.facts, LETTERS, across, 1)[0],
         scores=[_score(score, SIDE + SCORE_WIDTH * place) for place, score in enumerate(shown)], left=left,
         said=wrapped(said.replace("`", ""), LETTERS, WIDTH - SIDE - left, 3),
         chart=chart.marks if chart else [], larger=LARGER, top=HEIGHT - 24 - (chart.height * LARGER if chart else 0),
         command=wrapped(f"$ {commands[0]}", LETTERS, 560, 1)[0] if len(commands) == 1 else "",
-    )  # fmt: skip
-    return text
+    ))  # fmt: skip
 
 
 def wrapped(text: str, size: int, width: float, most: int) -> list[str]:

@@ -54,7 +54,7 @@ class Entry:
 
     @property
     def devices_seen(self) -> list[str]:
-        """The devices that exist, as far as is known: not those on which every case was unsupported."""
+        """The devices that seem to exist: not those on which every case was unsupported."""
         return [name for name in self.devices if any(each.status != "unsupported" for each in self.on(name))]
 
     def on(self, device: str) -> list[Outcome]:

@@ -51,7 +51,7 @@ def write_site(
     records: Sequence[Record], files: Mapping[Whose, str], folder: str, progress: Callable[[int, int], None]
 ) -> None:
     """Write a site of records into an empty folder; `files` names each machine's files."""
-    done, total = 0, 2 * len(files)  # each machine is worked out, and written
+    done, total = 0, 2 * len(files)  # each machine is analysed, and written
 
     def count_one() -> None:
         nonlocal done
@@ -93,8 +93,7 @@ def pages(collection: Collection, version: str, done: Callable[[], None] = lambd
 
 def _rendered(template: str, shared: dict[str, Any], up: str, **content: Any) -> str:
     """Return a page; `up` leads from its folder to that of the site."""
-    text: str = templates("site").get_template(template).render(shared, up=up, **content)
-    return text
+    return str(templates("site").get_template(template).render(shared, up=up, **content))
 
 
 def _script(name: str, *content: Any) -> str:
