@@ -5,14 +5,16 @@ from __future__ import annotations
 import platform
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
+
+import msgspec
 
 from mldyno import __version__
 from mldyno.doctor.findings import CALLED, CLEAR_SPEEDUP, Finding, best_setting, by_device, error_text, of
 from mldyno.doctor.noise import show_apart
 from mldyno.doctor.symptoms import Checkup, Noise, SensorState, Trial, Tried
+from mldyno.printable import shortened
 from mldyno.units import Interval, count, digits, show_bytes, show_interval, show_percent, show_seconds
 from mldyno.views.records import device_line
 from mldyno.views.window import window_width
@@ -128,8 +130,7 @@ def _features(tried: list[Tried]) -> Rows:
 
 def short(reason: str) -> str:
     """Return the first sentence of a reason; frameworks add advice after it."""
-    first = reason.partition(". ")[0].rstrip(".")
-    return first if len(first) <= 200 else f"{first[:199]}…"
+    return shortened(reason.partition(". ")[0].rstrip("."), 200)
 
 
 def _trial(trial: Trial) -> Rows:
@@ -191,24 +192,18 @@ def _findings(findings: list[Finding]) -> str:
 
 def as_json(checkup: Checkup) -> dict[str, Any]:
     """Return the check-up as data, in SI units; shares are fractions of 1."""
+    content = msgspec.to_builtins(checkup)
+    for trial in filter(None, (content["threads"], content["allocators"])):
+        for setting in trial["settings"]:
+            gain = setting.pop("gain")
+            setting |= {"ratio": gain.pop("value"), **gain}
+    frameworks = content["frameworks"]
     return {
-        "mldyno": __version__, "python": platform.python_version(), "machine": asdict(checkup.machine),
-        "facts": {**asdict(checkup.facts), "free_cores": checkup.free},
-        "frameworks": {framework.name: asdict(framework) for framework in checkup.frameworks},
-        "devices": [asdict(device) for framework in checkup.frameworks for device in framework.devices],
-        "features": [asdict(tried) for tried in checkup.tried],
-        "threads": _trial_json(checkup.threads), "allocators": _trial_json(checkup.allocators),
-        "noise": asdict(checkup.noise) if checkup.noise else None,
-        "sensors": [asdict(sensor) for sensor in checkup.sensors], "store": asdict(checkup.store),
-        "findings": [asdict(finding) for finding in of(checkup)],
+        "mldyno": __version__, "python": platform.python_version(), "machine": content["machine"],
+        "facts": {**content["facts"], "free_cores": checkup.free},
+        "frameworks": {framework["name"]: framework for framework in frameworks},
+        "devices": [device for framework in frameworks for device in framework["devices"]],
+        "features": content["tried"],
+        **{name: content[name] for name in ("threads", "allocators", "noise", "sensors", "store")},
+        "findings": msgspec.to_builtins(of(checkup)),
     }  # fmt: skip
-
-
-def _trial_json(trial: Trial | None) -> dict[str, Any] | None:
-    if trial is None:
-        return None
-    content = asdict(trial)
-    for setting in content["settings"]:
-        gain = setting.pop("gain")
-        setting |= {"ratio": gain["value"], "low": gain["low"], "high": gain["high"]}
-    return content

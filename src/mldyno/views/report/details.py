@@ -21,7 +21,7 @@ from mldyno.views.charts import Lines, Mark, Point, Row, Samples
 from mldyno.views.claims import Sentence, named, sentence
 from mldyno.views.outcomes import energy_in_words, shown, trust, trust_line, warning_meanings
 from mldyno.views.records import BOUNDS, device_line, machine_lines
-from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars, time_unit
+from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars
 from mldyno.views.report.speeds import MOST_ROWS
 from mldyno.views.report.subject import Subject
 from mldyno.views.report.summary import failures
@@ -147,12 +147,12 @@ def _energy_charts(subject: Subject, known: Sequence[Outcome]) -> list[Chart]:
         axes = [axis for axis in varying(group) if axis != "machine"]
         figures = [(outcome, outcome.step, outcome.figure("energy")) for outcome in group]
         both = [(outcome, step, joules) for outcome, step, joules in figures if step is not None and joules is not None]
-        unit, per = time_unit(max(step.value for _, step, _ in both))
-        factor, name = scale_of(max(joules.value for _, _, joules in both), "J")
+        second, unit = scale_of(max(step.value for _, step, _ in both), "s")
+        joule, name = scale_of(max(joules.value for _, _, joules in both), "J")
         lines = []
         for outcome, step, joules in both:
             side = ", ".join(named(axis, column(outcome, axis)) for axis in _needed(axes, group))
-            dot = Point(step.value * per, joules.scaled_by(1 / factor), f"{shown(step)}, {shown(joules)} a step")
+            dot = Point(step.value / second, joules.scaled_by(1 / joule), f"{shown(step)}, {shown(joules)} a step")
             lines.append((side, [dot]))
         title = f"{subject.title(group[0], *axes)}: time against energy"
         drawing = Lines(lines, f"{unit} a step", f"{name} a step")
@@ -187,15 +187,15 @@ def sure(subject: Subject) -> Content:
 def _trace(number: int, outcome: Outcome) -> Chart:
     """Draw the samples of a case, thinned out evenly."""
     samples = trace(outcome, MOST_SAMPLES)
-    unit, per = time_unit(sorted(sample.seconds for sample in samples)[len(samples) // 2])
+    second, unit = scale_of(sorted(sample.seconds for sample in samples)[len(samples) // 2], "s")
     there = sample_count(outcome)
     drawn = f"{len(samples):,} of {there:,} samples" if len(samples) < there else count(there, "sample")
     steady = [sample.seconds for sample in samples if sample.stage == "steady"]
     ordered = sorted(steady or [sample.seconds for sample in samples])
     low, high = quantile(ordered, 0.01), quantile(ordered, 0.99)
     margin = max(0.3 * (high - low), 0.02 * high)
-    ends = (max(0.0, low - margin) * per, (high + margin) * per)
-    dots = [(sample.process, sample.stage == "steady", sample.step, sample.seconds * per) for sample in samples]
+    ends = (max(0.0, low - margin) / second, (high + margin) / second)
+    dots = [(sample.process, sample.stage == "steady", sample.step, sample.seconds / second) for sample in samples]
     about = f"{trust(outcome)}. {drawn}, {count(len(outcome.records), 'process')}"
     return Chart(f"trace-{number}", case_on_device(outcome.case), about, Samples(dots, f"{unit} a step", ends))
 

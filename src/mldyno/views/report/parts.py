@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from mldyno.views.charts import Drawing, Row, Rows
 
-UNITS = ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3), (120.0, "s", 1.0))
-
 
 @dataclass(frozen=True)
 class Bullets:
@@ -99,11 +97,6 @@ class Section:
     def single_parts(self) -> list[Part]:
         """All parts, those side by side one by one."""
         return [each for part in self.parts for each in (part.parts if isinstance(part, SideBySide) else (part,))]
-
-
-def time_unit(longest: float) -> tuple[str, float]:
-    """Return the unit for times up to `longest` in s, and how many of it make a second."""
-    return next(((name, per) for top, name, per in UNITS if longest < top), ("min", 1 / 60))
 
 
 def legend_of(colours: Mapping[str, str]) -> list[tuple[str, str]]:

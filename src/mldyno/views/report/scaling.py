@@ -14,12 +14,12 @@ from mldyno.analysis.outcomes import OF_THE_MACHINE, Key, Outcome, varying
 from mldyno.analysis.sweeps import Scaling
 from mldyno.analysis.tables import Cell, Table, lay_out
 from mldyno.axes import AXIS
-from mldyno.units import Interval, show, show_interval, show_percent
+from mldyno.units import Interval, scale_of, show, show_interval, show_percent
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Mark, Point, Row
 from mldyno.views.claims import named
 from mldyno.views.outcomes import rank_lines, shown
-from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars, time_unit
+from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars
 from mldyno.views.report.subject import Subject
 from mldyno.views.tables import NO_MEMORY
 from mldyno.views.titles import case_title, work_title
@@ -88,16 +88,14 @@ def _growth_charts(subject: Subject) -> Iterator[Chart]:
 def _growth(scalings: Sequence[Scaling]) -> Lines:
     axes = [axis for axis in varying([each.outcomes[0] for each in scalings]) if axis != "machine"] or ["device"]
     steps = [step.value for each in scalings for outcome in each.outcomes if (step := outcome.step) is not None]
-    unit, per = time_unit(max(steps))
+    second, unit = scale_of(max(steps), "s")
     lines = []
     for each in scalings:
         first = each.outcomes[0]
         side = ", ".join(AXIS[axis].say(getattr(first.case, axis)) for axis in axes)
-        points = [
-            Point(outcome.case.seq or 0, step.scaled_by(per), f"{shown(step)}; exponent {each.fit.value:.2f} overall")
-            for outcome in each.outcomes
-            if (step := outcome.step) is not None
-        ]
+        times = [(outcome.case.seq or 0, outcome.step) for outcome in each.outcomes]
+        about = f"exponent {each.fit.value:.2f} overall"
+        points = [Point(seq, step.scaled_by(1 / second), f"{shown(step)}; {about}") for seq, step in times if step]
         lines.append((side, points))
     return Lines(lines, "tokens", f"{unit} a step")
 
