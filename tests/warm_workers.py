@@ -29,8 +29,10 @@ from typing import Any
 
 MODULES = {  # that each kind of process imports before it forks
     "plain": ("mldyno.worker.listen", "mldyno.frameworks.fake"),
-    "torch": ("torch", "mldyno.worker.listen", "mldyno.worker.launch", "mldyno.frameworks.torch.ranks"),
-}
+    "torch": (  # its optimisers import torch._dynamo, which takes as long
+        "torch", "torch._dynamo", "mldyno.worker.listen", "mldyno.worker.launch", "mldyno.frameworks.torch.ranks",
+    ),
+}  # fmt: skip
 KINDS = {"torch": "torch", "onnxruntime": "torch", "openvino": "torch", None: "torch"}  # by a case's framework
 READ_WHEN_USED = (
     "MLDYNO_", "PYTEST_", "FAKE_", "HF_", "XDG_", "GIT_", "GLOO_", "TORCHINDUCTOR_", "TMPDIR", "HOME", "PATH",

@@ -33,7 +33,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
         patch.setenv("MLDYNO_MACHINE", "test bench")
         patch.setattr(pairing, "FRESH_PAIRS", 1)  # each takes two jobs
         yield api.run("mnist-mlp", mode="train", placement="device", ranks=2, batch=16, scaling=["weak", "strong"],
-                      repeats=1, budget=1.5, store=Store(folder / "records.sqlite"))  # fmt: skip
+                      repeats=1, budget=0.5, store=Store(folder / "records.sqlite"))  # fmt: skip
 
 
 def record(results: Results, scaling: str) -> Record:
@@ -94,7 +94,7 @@ def test_a_model_that_is_sharded_has_the_gradient_of_one_that_is_not(store: Stor
 def test_a_users_own_model_in_ranks_is_held_against_the_peak(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "small.py"
     path.write_text(OWN_MODEL)
-    (record,) = api.run(str(path), mode="train", ranks=2, batch=4, steps=4, repeats=1, store=store).records
+    (record,) = api.run(str(path), mode="train", ranks=2, batch=4, steps=4, budget=0.5, repeats=1, store=store).records
     assert record.status in ("ok", "unsteady"), record.reason  # four steps need not have settled on a busy machine
     per_rank = 4 * 16 * 2 * 2  # forward and the gradient of the weights; there is none of the inputs
     assert record.fact("flops_per_step") == 2 * 4 * per_rank
