@@ -34,6 +34,8 @@ def test_the_verbs_are_functions_of_the_package_and_nothing_else_is_there() -> N
     assert dir(mldyno) == sorted(mldyno.__all__), "though the package has been imported from meanwhile"
     with pytest.raises(AttributeError):
         mldyno.nothing_of_the_kind  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'history'; `from mldyno import api` has it: api.history"):
+        mldyno.history  # noqa: B018
 
 
 def test_a_run_is_compared_laid_out_and_shown(store: Store, script: Script) -> None:

@@ -66,8 +66,8 @@ def test_without_workers_nothing_is_prefetched_and_without_a_loader_nothing_is_a
         ("mnist-cnn", {"prefetch": ["4"]}, "--prefetch counts what each loader worker holds ready; give "
                                            "--loader-workers 1 or more too."),
         ("mnist-cnn", {"prefetch": ["4"], "loader_workers": ["0"]}, "--prefetch counts what each loader worker"),
-        ("mnist-cnn", {"loader_workers": ["-1"]}, "'-1' is not a loader workers; write a whole number such as 2."),
-        ("mnist-cnn", {"prefetch": ["0"], "loader_workers": ["1"]}, "'0' is not a prefetch"),
+        ("mnist-cnn", {"loader_workers": ["-1"]}, "invalid loader workers '-1'; write a whole number such as 2."),
+        ("mnist-cnn", {"prefetch": ["0"], "loader_workers": ["1"]}, "invalid prefetch '0'"),
     ],
 )  # fmt: skip
 def test_what_no_loader_could_do_is_refused(workload: str, axes: dict[str, list[str]], said: str) -> None:
@@ -151,7 +151,7 @@ def test_every_shipped_suite_expands_and_begins_with_what_it_is(name: str) -> No
         ("[[cases]]\nbatch = 4", "needs a workload"),
         ("[[cases]]\nworkload = 'mpl'", "Did you mean 'mlp'"),
         ("[[cases]]\nworkload = 'mlp'\nbatch = 1.5", "a value or a list"),
-        ("[[cases]]\nworkload = 'mlp'\nbatch = -4", "not a batch"),
+        ("[[cases]]\nworkload = 'mlp'\nbatch = -4", "invalid batch"),
         ("budget = '3 lightyears'\n[[cases]]\nworkload = 'mlp'", "not a duration"),
         ("repeats = 'many'\n[[cases]]\nworkload = 'mlp'", "whole number"),
         ("cases = 3", r"cases must be tables"),

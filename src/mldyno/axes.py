@@ -128,7 +128,7 @@ def whole_number(axis: Axis, text: str) -> int:
     """Read a whole number, no smaller than the axis allows."""
     if not (text.isascii() and text.isdecimal() and len(text) < 17 and axis.least <= int(text) < LARGEST_WHOLE):
         name, example = axis.name.replace("_", " "), 16 if axis.least else 2
-        raise UsageError(f"'{text[:40]}' is not a {name}; write a whole number such as {example}.")
+        raise UsageError(f"invalid {name} '{text[:40]}'; write a whole number such as {example}.")
     return int(text)
 
 

@@ -68,6 +68,7 @@ def test_a_loop_with_the_name_of_a_value_takes_no_word_over(name: str, store: St
     assert ids(store) == [loop.id, own.id]
     assert [record.id for record in api.show(f"workload={name}", store)] == [loop.id]
     assert [record.id for record in api.show(f"{name}/tracked/cpu", store)] == [loop.id], "as its id is shown"
+    assert [record.id for record in api.show(f"{name}/tracked", store)] == [loop.id], "the beginning of an id"
     assert api.remove(f"workload={name}", store=store) == 1
     assert ids(store) == [own.id]
 

@@ -72,7 +72,7 @@ def test_a_suite_that_is_included_twice_is_no_circle(tmp_path: Path) -> None:
         ("include = [1]\n" + CASES, "suite own.toml: include must be a list of suites"),
         ("include = ['quik']\n" + CASES, "suite own.toml: unknown suite to include 'quik'. Did you mean 'quick'?"),
         ("include = ['none.toml']\n" + CASES, "none.toml: No such file or directory."),
-        ("include = ['bad.toml']\n" + CASES, "suite bad.toml: 'many' is not a batch"),
+        ("include = ['bad.toml']\n" + CASES, "suite bad.toml: invalid batch 'many'"),
         ("include = []\n", "suite own.toml: it needs at least one [[cases]] table, or an include."),
         ("cases = ['mlp']\n", "suite own.toml: cases must be tables; begin each with a line [[cases]]."),
         ("exclude = 3\n" + CASES, "suite own.toml: exclude must be tables; begin each with a line [[exclude]]."),

@@ -105,6 +105,8 @@ def test_what_drifts_is_not_called_steady() -> None:
 
 def test_a_few_outcomes_have_a_trust_line_each_and_many_one_for_all() -> None:
     assert len(trust_lines([warned("contended")] * 3)) == 3 + 1
+    wide = outcome(1e-3, apart=0.9)
+    assert "; known to ±100 % or more" in trust_line([wide]), "as a table shows it"
     gathered, meaning = trust_lines([warned("contended")] * 13)
     assert gathered.startswith("trust: 13 of 13 cases succeeded, 13 steady; known to ±")
     assert gathered.endswith("; but contended")

@@ -178,7 +178,7 @@ def _separate(base: Outcome, other: Outcome, value: str, first: Estimate, second
     pairable = how == SEPARATE and base.machine == other.machine and base.case != other.case
     if comparison.conclusive or not (pairable or base.case.tracked):
         return comparison
-    advice = "run them with --by and the axis that they differ in, so that they are paired"
+    advice = "to pair them, measure them in one run, --by the axis that they differ in"
     if base.case.tracked:
         advice = LONGER_LOOPS
     elif base.records[0].run.id != other.records[0].run.id:

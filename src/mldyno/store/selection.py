@@ -134,8 +134,8 @@ def pinned_by(text: str, store: Store) -> Pinned:
 
 
 def _of_id(text: str, known: Mapping[str, Sequence[str]], store: Store) -> Pinned:
-    """Return what the id of a stored case pins, which begins with its workload; nothing where it is none."""
-    if all(case.id != text for case in store.cases()):
+    """Return what the id of a stored case, or the beginning of one, pins: its workload comes first."""
+    if not any(f"{case.id}/".startswith(f"{text}/") for case in store.cases()):
         return {}
     return parse_filter(f"workload={text}", known)
 

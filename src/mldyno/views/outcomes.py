@@ -13,7 +13,7 @@ from mldyno.analysis.estimates import Estimate, contended, of_metric, undisturbe
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Record
 from mldyno.stats.intervals import mean
-from mldyno.units import count, digits, show, show_error, show_half_width, show_interval, show_percent, show_seconds
+from mldyno.units import count, digits, show, show_error, show_interval, show_percent, show_seconds
 
 FEW_OUTCOMES = 4  # up to this number each has a trust line
 NOT_STEADY = ("drifting", "two-modes")  # warnings about times that were not steady
@@ -88,7 +88,7 @@ def trust_line(outcomes: Sequence[Outcome]) -> str:
     steady = sum(_steadiness(outcome) == "steady" for outcome in good)
     steps = [outcome.step for outcome in good]
     errors = [step.half_width / step.value for step in steps if step is not None and step.half_width is not None]
-    ends = [f"±{show_half_width(error)}" for error in (min(errors), max(errors))] if errors else []
+    ends = [show_error(1, error).strip() for error in (min(errors), max(errors))] if errors else []
     spans = f"; known to {ends[0]}{f' at best, {ends[1]} at worst' if ends[0] != ends[1] else ''}" if ends else ""
     codes = Counter(code for outcome in outcomes for code in _codes(outcome))
     everywhere = [code for code, number in codes.items() if number == len(outcomes)]
