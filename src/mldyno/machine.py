@@ -93,18 +93,15 @@ def total_memory() -> int | None:
     import psutil
 
     total = attempt(lambda: int(psutil.virtual_memory().total), None)
-    limit = linux.cgroup_number("memory.max")
+    limit, _ = linux.memory_allowed()
     return min(total, limit) if total and limit else total
 
 
 def available_memory() -> int | None:
     """Return the memory in B that can still be used before the machine, or its container, swaps or kills."""
     free = attempt(_free, None)
-    limit = linux.cgroup_number("memory.max")
-    if limit is not None and (used := linux.cgroup_number("memory.current")) is not None:
-        left = limit - used + (linux.cgroup_number("memory.stat", "inactive_file") or 0)
-        return left if free is None else min(free, left)
-    return free
+    _, left = linux.memory_allowed()
+    return left if free is None else free if left is None else min(free, left)
 
 
 def resident_memory(pid: int) -> int | None:

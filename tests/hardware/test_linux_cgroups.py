@@ -38,9 +38,33 @@ def test_the_tightest_quota_on_the_way_to_the_root_holds(groups: Path) -> None:
     assert linux.cores_allowed() == 0.5
 
 
-def test_memory_is_read_from_the_group_itself(groups: Path) -> None:
-    assert (linux.cgroup_number("memory.max"), linux.cgroup_number("memory.stat", "inactive_file")) == (None, None)
+def limited(group: Path, most: int, used: int, older: bool = False) -> None:
+    """Give a group a limit and a use in B, of which 4,096 B can be freed."""
+    names = (
+        ("limit_in_bytes", "usage_in_bytes", "total_inactive_file") if older else ("max", "current", "inactive_file")
+    )
+    group.mkdir(parents=True, exist_ok=True)
+    (group / f"memory.{names[0]}").write_text(f"{most}\n")
+    (group / f"memory.{names[1]}").write_text(f"{used}\n")
+    (group / "memory.stat").write_text(f"anon 7\nactive_file 5\n{names[2]} 4096\nbroken\n")
+
+
+def test_memory_without_a_limit_is_unlimited(groups: Path) -> None:
+    assert linux.memory_allowed() == (None, None)
+    (groups / "outer/inner/memory.max").write_text("max\n")
+    assert linux.memory_allowed() == (None, None)
     (groups / "outer/inner/memory.max").write_text("1073741824\n")
-    (groups / "outer/inner/memory.stat").write_text("anon 7\ninactive_file 4096\nbroken\n")
-    assert (linux.cgroup_number("memory.max"), linux.cgroup_number("memory.stat", "inactive_file")) == (1 << 30, 4096)
-    assert linux.cgroup_number("memory.stat", "broken") is None
+    assert linux.memory_allowed() == (1 << 30, None), "what is used is unknown"
+
+
+def test_the_tightest_limit_on_the_way_to_the_root_holds(groups: Path) -> None:
+    limited(groups / "outer/inner", most=8 << 30, used=1 << 30)
+    assert linux.memory_allowed() == (8 << 30, (7 << 30) + 4096)
+    limited(groups / "outer", most=16 << 30, used=15 << 30)
+    assert linux.memory_allowed() == (8 << 30, (1 << 30) + 4096), "the one around it is nearly full"
+
+
+def test_limits_of_control_groups_of_version_1_hold(groups: Path) -> None:
+    limited(groups / "memory", most=9223372036854771712, used=1 << 30, older=True)
+    limited(groups / "memory/older", most=2 << 30, used=1 << 30, older=True)
+    assert linux.memory_allowed() == (2 << 30, (1 << 30) + 4096)

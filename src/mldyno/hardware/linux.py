@@ -148,19 +148,38 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 
+# Of version 2 and of version 1: the controller; the files of limit and use in B; the row of cache that can be freed.
+_MEMORY = (
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
 @cache
-def _cgroup_folders(root: Path, own: Path) -> list[Path]:
-    """Return the folders of this control group (version 2) and of those around it, the innermost first."""
-    place = root / read(own).rpartition("::")[2].lstrip("/")
-    return [place, *(above for above in place.parents if above.is_relative_to(root))]
+def _cgroup_folders(root: Path, own: Path, controller: str = "") -> list[Path]:
+    """Return the folders of this control group (of version 1: with a controller) and of those around it."""
+    rows = [line.split(":", 2) for line in read(own).splitlines() if line.count(":") > 1]
+    path = next((path for _, controllers, path in rows if controller in controllers.split(",")), "")
+    place = root / controller / path.lstrip("/")
+    return [place, *(above for above in place.parents if above.is_relative_to(root / controller))]
 
 
-def cgroup_number(name: str, key: str = "") -> int | None:
-    """Return a number from a file of this group, such as memory.max in B, or from its row with this key."""
-    text = read(_cgroup_folders(CGROUP_ROOT, OWN_CGROUP)[0] / name)
-    if key:
-        text = next((line.removeprefix(f"{key} ") for line in text.splitlines() if line.startswith(f"{key} ")), "")
-    return attempt(lambda: int(text), None)
+def memory_allowed() -> tuple[int | None, int | None]:
+    """Return the lowest limit of memory in B of the groups up to the root, and what is left until one is reached."""
+    limits, left = [], []
+    for controller, most, used, freeable in _MEMORY:
+        for folder in _cgroup_folders(CGROUP_ROOT, OWN_CGROUP, controller):
+            limit, now = _number(folder / most), _number(folder / used)
+            if limit is not None:
+                limits.append(limit)
+                left += [limit - now + (_number(folder / "memory.stat", freeable) or 0)] if now is not None else []
+    return min(limits, default=None), min(left, default=None)
+
+
+def _number(file: Path, key: str = "") -> int | None:
+    """Return the number in a file, or in its row with this key; None without one."""
+    match = re.search(rf"^{key and key + ' '}([0-9]+)$", read(file), re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def cores_allowed() -> float | None:
