@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from tests.analysis.made import met, outcome
 
+from mldyno.analysis.answers import answers, rankings
 from mldyno.analysis.comparisons import Claim, Comparison, compare, compared, geometric_mean
 from mldyno.analysis.outcomes import Outcome, outcomes
 from mldyno.axes import unstated
@@ -27,7 +28,7 @@ from mldyno.views.claims import (
     span,
 )
 from mldyno.views.outcomes import trust, trust_line, trust_lines
-from mldyno.views.screens import statements
+from mldyno.views.screens import comparison_lines, statements
 
 NO_INTERVALS = "published figures have no interval, so a ratio with one may be off by an unknown amount"
 ROW = "lab,2026-01,{machine},cpu,torch,{workload},train,8,,fp32,device,1,{steps},loop_time,{value},s,ok,{note}"
@@ -153,8 +154,11 @@ def test_an_interval_of_no_width_is_not_a_missing_one() -> None:
 
 def test_the_best_of_several_sizes_is_named_by_its_items_a_second() -> None:
     sizes = [outcome(time, batch=batch, mode="infer") for batch, time in ((1, 1e-3), (8, 4e-3), (64, 64e-3))]
-    assert best_sizes(sizes, "batch") == ["best of 3: batch 8, 2,000 items/s [MLP, inference on cpu]"]
-    (said,) = map(sentence, compared([(sizes[0], sizes[1])]))
+    several = compared([(sizes[0], sizes[1]), (sizes[0], sizes[2])])
+    assert best_sizes(rankings(several, "batch"), "batch") == [
+        "best of 3: batch 8, 2,000 items/s [MLP, inference on cpu]"
+    ]
+    said, _ = map(sentence, several)
     assert "batch 8 is 2.00x" in said
     assert "faster per item than batch 1" in said
 
@@ -206,6 +210,27 @@ def test_what_is_not_clear_is_said_plainly_with_its_interval_and_what_would_sett
     far = Interval(0.9, 0.25, 1.002)
     assert span(far) == "4.0x slower to 0.20 % faster"
     assert span(Interval(0.1, 4e-11, 4.5e8)) == "over 1,000x slower to over 1,000x faster"
+
+
+def test_the_best_size_is_the_one_that_won_head_to_head() -> None:
+    """On a busy machine each alone may have been measured at another speed."""
+    alone, paired = (
+        [outcome(step, batch=batch, mode="infer") for batch, step in zip((1, 8, 64), steps, strict=True)]
+        for steps in ((1e-3, 2e-3, 64e-3), (1e-3, 4e-3, 16e-3))
+    )
+    sizes = [Outcome(mine.records, rounds.pairings) for mine, rounds in zip(alone, met(*paired), strict=True)]
+    (best,) = best_sizes(rankings(compared([(sizes[0], other) for other in sizes[1:]]), "batch"), "batch")
+    assert best == "best of 3: batch 64, 1,000 items/s [MLP, inference on cpu]"
+    lines = comparison_lines(sizes, answers(sizes), "batch")
+    assert any(line.startswith("batch 64 and batch 8: their times in tables point the other way") for line in lines)
+
+
+def test_sizes_as_good_as_the_best_are_named_with_it() -> None:
+    sizes = met(*(outcome(time, batch=batch) for batch, time in ((1, 2e-3), (8, 8e-3), (16, 16.01e-3))), noise=0.004)
+    (best,) = best_sizes(rankings(compared([(sizes[0], other) for other in sizes[1:]]), "batch"), "batch")
+    assert best == "best of 3: batch 8, 1,000 items/s; batch 16 is equivalent (within 2.0 %) [MLP, training on cpu]"
+    (best,) = best_sizes(rankings(compared([(sizes[0], sizes[1])]), "batch"), "batch")
+    assert best == "best of 2: batch 8, 1,000 items/s [MLP, training on cpu]"
 
 
 def alone_and_paired(alone: float, paired: float) -> list[Outcome]:

@@ -216,21 +216,30 @@ def compared_in_energy(outcomes: Sequence[Outcome], by: str | None = None) -> li
     return [comparison for axis in ([by] if by else WAYS) for comparison in compared_along(outcomes, axis, "energy")]
 
 
-Ranking = tuple[int, Outcome, Comparison | None, list[Comparison]]
+@dataclass(frozen=True)
+class Ranking:
+    """Cases that differ along one axis: the fastest one per item, and how it compares with each of the rest."""
+
+    gain: Comparison | None  # of the fastest over the base, unless it is the base
+    rest: list[Comparison]  # of the fastest with each other side
+    fastest: Outcome
+
+    @property
+    def rivals(self) -> list[Comparison]:
+        """Those that are not clearly slower."""
+        return [each for each in self.rest if each.verdict != "faster"]
 
 
-def framework_rankings(comparisons: Sequence[Comparison]) -> list[Ranking]:
-    """Rank the frameworks of each case that has three or more; rivals are not clearly slower than the fastest."""
-    rankings: list[Ranking] = []
-    along_frameworks = [each for each in comparisons if differing(each.base, each.other) == ["framework"]]
-    for group in grouped(along_frameworks, lambda each: each.base.records[0].id).values():
-        if len(group) > 1:
-            best = max(group, key=lambda each: each.ratio)
-            fastest, gain = (best.other, best) if best.ratio > 1 else (best.base, None)
-            rest = [side for side in (best.base, *(each.other for each in group)) if side is not fastest]
-            rivals = [each for each in compared([(side, fastest) for side in rest]) if each.verdict != "faster"]
-            rankings.append((len(group) + 1, fastest, gain, rivals))
-    return rankings
+def rankings(comparisons: Sequence[Comparison], axis: str) -> list[Ranking]:
+    """Rank the cases that differ along an axis alone."""
+    ranked = []
+    along_axis = [each for each in comparisons if differing(each.base, each.other) == [axis]]
+    for group in grouped(along_axis, lambda each: each.base.records[0].id).values():
+        best = max(group, key=lambda each: each.ratio)
+        fastest, gain = (best.other, best) if best.ratio > 1 else (best.base, None)
+        rest = [side for side in (best.base, *(each.other for each in group)) if side is not fastest]
+        ranked.append(Ranking(gain, compared([(side, fastest) for side in rest]), fastest))
+    return ranked
 
 
 def means_by_work(comparisons: Sequence[Comparison], axis: str) -> list[Mean]:

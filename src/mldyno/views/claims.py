@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mldyno.analysis import comparisons as comparing
-from mldyno.analysis.answers import framework_rankings
+from mldyno.analysis.answers import Ranking, rankings
 from mldyno.analysis.comparisons import DELTA, ONE_SIDED, PAIRED, SEPARATE, Claim, Comparison, Mean, differing
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import AXIS
@@ -200,33 +200,44 @@ def nothing_along(axis: str, where: str = "") -> str:
     return f"nothing to compare along {axis}{where}: {why}; {cure.get(axis, f'measure some with {option} A,B')}."
 
 
-def best_sizes(outcomes: Sequence[Outcome], axis: str) -> list[str]:
-    """Name the size with the highest throughput, for cases that differ in that size only."""
-    lines, good = [], [outcome for outcome in outcomes if outcome.status == "ok"]
-    for group in comparing.alike(good, axis):
-        rated = [(rate.value, outcome) for outcome in group if (rate := outcome.figure("throughput")) is not None]
-        if len(rated) > 1:
-            most, best = max(rated, key=lambda pair: pair[0])
-            item = best.good[0].fact("item") or "item"
-            size = named(axis, getattr(best.case, axis))
-            lines.append(f"best of {len(rated)}: {size}, {digits(most)} {item}s/s [{case_on_device(best.case, axis)}]")
+def best_sizes(ranked: Sequence[Ranking], axis: str) -> list[str]:
+    """Name the size with the highest throughput in each ranking along a size."""
+    lines = []
+    for ranking in ranked:
+        best, rivals = ranking.fastest, ranking.rivals
+        if rate := best.figure("throughput"):
+            size, item = named(axis, getattr(best.case, axis)), best.good[0].fact("item") or "item"
+            others = [named(axis, getattr(each.base.case, axis)) for each in rivals]
+            near = f"; {_and(others)} {'are' if others[1:] else 'is'} {_nearness(rivals, 'it')}" if others else ""
+            where = case_on_device(best.case, axis)
+            lines.append(f"best of {len(ranking.rest) + 1}: {size}, {digits(rate.value)} {item}s/s{near} [{where}]")
     return lines
 
 
 def fastest_frameworks(comparisons: Sequence[Comparison]) -> list[str]:
     """Name the fastest framework, for cases that were compared in more than two."""
     lines = []
-    for number, fastest, gain, rivals in framework_rankings(comparisons):
-        first, work = fastest.case.framework, case_on_device(fastest.case, "framework")
-        if rivals:
-            names = " and ".join([first, *(each.base.case.framework for each in rivals)])
-            equal = all(each.verdict == "equivalent" for each in rivals)
-            how = f"equivalent (within {show_percent(DELTA)})" if equal else "within noise of each other"
-            lines.append(f"no clear winner of {number} frameworks: {names} are {how} [{work}]")
-        else:
+    for ranking in rankings(comparisons, "framework"):
+        number, gain, rivals = len(ranking.rest) + 1, ranking.gain, ranking.rivals
+        first, work = ranking.fastest.case.framework, case_on_device(ranking.fastest.case, "framework")
+        if number > 2 and rivals:
+            names = _and([first, *(each.base.case.framework for each in rivals)])
+            lines.append(
+                f"no clear winner of {number} frameworks: {names} are {_nearness(rivals, 'each other')} [{work}]"
+            )
+        elif number > 2:
             over = f", {times(gain)} faster than {gain.base.case.framework}" if gain else ""
             lines.append(f"fastest of {number} frameworks: {first}{over} [{work}]")
     return lines
+
+
+def _nearness(rivals: Sequence[Comparison], fastest: str) -> str:
+    equal = all(each.verdict == "equivalent" for each in rivals)
+    return f"equivalent (within {show_percent(DELTA)})" if equal else f"within noise of {fastest}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _published(comparison: Claim) -> bool:

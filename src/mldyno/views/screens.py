@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import get_args
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import Answers, Verdicts, answers, compared_along, compared_in_energy, typical, unreported
+from mldyno.analysis.answers import (
+    Answers,
+    Verdicts,
+    answers,
+    compared_along,
+    compared_in_energy,
+    rankings,
+    typical,
+    unreported,
+)
 from mldyno.analysis.breakdown import bound
 from mldyno.analysis.comparisons import along
 from mldyno.analysis.comparisons import doubts as unproven
@@ -63,6 +72,7 @@ def comparison_lines(
     """Return the comparisons along an axis, or along all ways, that no answer reports."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
     every = [each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)]
+    sizes = rankings(every, by) if by in SIZES else []
     lines: list[str] = []
     for comparison in unreported(outcomes, reported, by):
         of_versions = {comparison.base.case.workload, comparison.other.case.workload} <= {*versions}
@@ -70,8 +80,8 @@ def comparison_lines(
     return [
         *lines,
         *map(sentence, compared_in_energy(outcomes, by)),
-        *claims.contradictions(every),
-        *(claims.best_sizes(outcomes, by) if by in SIZES else []),
+        *claims.contradictions([*every, *(each for ranking in sizes for each in ranking.rest)]),
+        *claims.best_sizes(sizes, by or ""),
         *claims.fastest_frameworks(compared_along(outcomes, "framework")),
         *unproven(along(good, "framework")),
         *([claims.nothing_along(by)] if by and not every else []),
