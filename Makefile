@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test docs fuzz fuzz-files test-tools check style types bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup dev clean
+.PHONY: bench test docs fuzz fuzz-files test-tools catalogue check style types bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup dev clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -25,6 +25,9 @@ fuzz: dev  ## strange records for ten minutes: what `import` takes, every comman
 
 fuzz-files: dev  ## 10,000 strange files through every reading command: nothing starts, nothing fails inside, none takes 5 s
 	$(BIN)/python -m tests.fuzz.files --known $(if $(FILES),--files $(FILES)) $(if $(SEED),--seed $(SEED)) --keep strange-files
+
+catalogue: dev  ## every workload at its own size on the simulated accelerator, in every mode and placement; needs 16 GB and some minutes
+	$(BIN)/python -m tests.simulated.test_catalogue
 
 test-tools:  # what some tests need of the system; a test that misses it says so
 	@missing=""; [ -e /usr/share/datasets/fashion-mnist ] || missing="dataset-fashion-mnist"; \

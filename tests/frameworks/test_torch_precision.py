@@ -116,6 +116,17 @@ def test_what_autocast_leaves_in_fp32_is_counted_apart() -> None:
     assert matmul_types(torch, work) == {"bfloat16": 1, "float32": 2}
 
 
+def test_attention_that_widens_half_precision_itself_does_not_make_a_case_wrong() -> None:
+    """As on devices without a fused kernel for it."""
+    heads = torch.randn(1, 2, 4, 8, dtype=torch.bfloat16)
+    case = opened("bert-tiny", "bf16", batch=2, seq=4)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        types = matmul_types(torch, lambda: torch.nn.functional.scaled_dot_product_attention(heads, heads, heads))
+        assert types == {"float32 in attention": 2}
+        assert case.program.precision_flaw() == ""
+    assert case.program.facts["products_in"] == "bfloat16, float32 in attention"
+
+
 def test_a_gradient_scaler_that_leaves_steps_out_does_not_make_a_case_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PrecisionPolicy, "scaler", lambda policy: torch.amp.GradScaler("cpu", init_scale=2.0**24))
     case = opened("mlp", "amp-fp16", "train", batch=8)

@@ -65,16 +65,18 @@ def raised(do: Callable[[], Any]) -> list[str]:
     return []
 
 
-def judged(workload: str = "mlp", warm_up: float = 0.1, **axes: Any) -> dict[str, Any]:
+def judged(
+    workload: str = "mlp", warm_up: float = 0.1, steps: int = 20, data: Any = None, **axes: Any
+) -> dict[str, Any]:
     """What a worker makes of a case: status, reason, checks, and the facts that it saw; after s of warm-up."""
     found: dict[str, Any] = {"status": "ok", "reason": "", "device_seen": None, "step": None, "checks": {}}
     tidy()
     torch.accelerator.reset_peak_memory_stats()
     try:
-        case = open_case(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes}))
+        case = open_case(Case(workload, **{"device": "sim", "mode": "infer", "batch": 2, **axes}), data)
         case.warm_up(warm_up)
         found |= case.facts
-        case.turn(0.0, 20)
+        case.turn(0.0, steps)
         closed = case.close()
         peaks = [series.values[0] for series in closed.series if series.metric == "peak_device_memory"]
         found |= closed.facts | {"checks": vars(closed.checks), "peak": peaks[0]}

@@ -29,6 +29,7 @@ COMPOSITE = (
     "linear", "matmul", "einsum", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "lstm",
     "mkldnn_rnn_layer", "_cudnn_rnn", "_lstm_mps", "_thnn_fused_lstm_cell",
 )  # fmt: skip
+WIDENED = " in attention"  # ends the type of matmuls that attention makes in fp32 of inputs in half precision
 
 
 @contextmanager
@@ -61,19 +62,36 @@ def watch_operations(torch: ModuleType, see: Callable[[Any, list[Any], list[Any]
 
 @contextmanager
 def watch_matmuls(torch: ModuleType) -> Iterator[Counter[tuple[str, str]]]:
-    """Count the matmuls that run in the block, by device and by the type of their inputs."""
+    """Count the matmuls that run in the block, by device and by the type of their inputs.
+
+    Where a device has no fused kernel for it, attention in half precision is matmuls in fp32, which end in WIDENED.
+    """
     from torch.utils.flop_counter import flop_registry
 
     counts: Counter[tuple[str, str]] = Counter()
     names = {*COMPOSITE, *(packet.__name__ for packet in flop_registry)}
+    functional, within = torch.nn.functional, [""]
+    attention = functional.scaled_dot_product_attention
+
+    def attend(query: Any, *inputs: Any, **named: Any) -> Any:
+        within.append(WIDENED if query.element_size() == 2 else "")  # B
+        try:
+            return attention(query, *inputs, **named)
+        finally:
+            within.pop()
 
     def see(operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
         if operation.overloadpacket.__name__ in names:
-            inputs = [tensor for tensor in inputs if tensor.is_floating_point()] or inputs
-            counts.update((str(tensor.device), str(tensor.dtype).removeprefix("torch.")) for tensor in inputs[:1])
+            tensor = next((tensor for tensor in inputs if tensor.is_floating_point()), inputs[0])
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            counts[str(tensor.device), dtype + within[-1] * (dtype == "float32")] += 1
 
-    with watch_operations(torch, see):
-        yield counts
+    functional.scaled_dot_product_attention = attend
+    try:
+        with watch_operations(torch, see):
+            yield counts
+    finally:
+        functional.scaled_dot_product_attention = attention
 
 
 def count_operations(torch: ModuleType, device: Any, step: Callable[[], None]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from mldyno.frameworks import Unsupported
-from mldyno.frameworks.torch.operations import watch_matmuls
+from mldyno.frameworks.torch.operations import WIDENED, watch_matmuls
 from mldyno.records import Case
 from mldyno.values import IMAGE_DIMENSIONS
 
@@ -99,7 +99,8 @@ class PrecisionPolicy:
             if self.precision != "fp32":
                 raise Unsupported(f"it multiplies nothing, so that {self.precision} is no other case than fp32")
             return "", matmuls
-        right, total = matmuls.get(_name(self.compute_type), 0), sum(matmuls.values())
+        judged = {name: count for name, count in matmuls.items() if not name.endswith(WIDENED)}
+        right, total = judged.get(_name(self.compute_type), 0), sum(judged.values())
         if right == 0 or (not self.autocasts and right < total) or 2 * right < total:
             types = ", ".join(f"{count} in {name}" for name, count in matmuls.items())
             return f"{self.precision} did not take effect: of the matmuls of a forward pass, {types} ran", matmuls

@@ -183,10 +183,13 @@ class TorchBackend(Backend):
         return self.torch.tensor(self.losses_of(inputs, targets, COMPARED_UPDATES)[-1], dtype=self.torch.float64)
 
     def numbers(self, output: Any, count: int) -> list[Any]:
-        """Return all floating-point outputs, in double precision."""
+        """Return the outputs in double precision; integers only of a network without weights, which rounds nothing.
+
+        Elsewhere integers are choices, such as the likeliest word, which the last bit of a number can change.
+        """
         tensors = (leaf for leaf in trees.leaves(output) if self.torch.is_tensor(leaf))
         dense = (leaf if leaf.layout is self.torch.strided else leaf.to_dense() for leaf in tensors)
-        return [leaf.cpu().double() for leaf in dense if leaf.is_floating_point() and leaf.numel()]
+        return [leaf.cpu().double() for leaf in dense if leaf.numel() and (leaf.is_floating_point() or not self.params)]
 
 
 class TorchProgram(ModelProgram):
