@@ -6,22 +6,24 @@ Requires: mlx
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from mldyno import trees
+from mldyno import system_queries, trees
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks.layers import Layers, per_channel, with_channels_last
 from mldyno.frameworks.program import (
     MATMUL_SIDE,
+    PROBE_SIDE,
     ArrayFramework,
     Backend,
     Repeated,
+    kept_precision,
     multiplied_type,
     seed_generators,
     stored_type,
@@ -34,15 +36,17 @@ if TYPE_CHECKING:
     from mldyno.datasets import Opened
     from mldyno.records import Case
     from mldyno.values import Values
-    from mldyno.workloads import Build, Optimiser, Recipe
+    from mldyno.workloads import Build, Optimiser, Phase, Recipe
 
 PRELOAD = "MLDYNO_MLX_PRELOAD"  # for MLX's processes only: other frameworks may be slow with it
 # Libraries by a part of their file name, in the order in which they take precedence.
 LIBRARIES = {"openblas": "OpenBLAS", "mkl_rt": "MKL", "blis": "BLIS", "libblas": "the reference BLAS"}
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Mlx(ArrayFramework):
-    """MLX."""
+    """MLX. Operations run on the default device of the moment: all that belongs to a case is issued in its stream."""
 
     name = "mlx"
     compiles = True
@@ -52,9 +56,9 @@ class Mlx(ArrayFramework):
     mx: Any = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Set the threads of the BLAS library, and the library if the user names one."""
+        """Set the threads of the BLAS library, and the library if the user names one; fp32 must be fp32 on GPUs."""
         library = os.environ.get(PRELOAD)
-        return super().environment(case) | ({"LD_PRELOAD": library} if library else {})
+        return super().environment(case) | {"MLX_ENABLE_TF32": "0"} | ({"LD_PRELOAD": library} if library else {})
 
     def asynchronous(self, device: str) -> bool:
         """Return True: another thread computes arrays, on all devices."""
@@ -91,41 +95,45 @@ class Mlx(ArrayFramework):
     def device(self, case: Case) -> Any:
         return self.mx.cpu if case.device == "cpu" else self.mx.gpu
 
+    def on_device(self, case: Case) -> AbstractContextManager[Any]:
+        return self.mx.stream(self.device(case))  # type: ignore[no-any-return]
+
     def check(self, case: Case, build: Any, data: Opened | None) -> None:
         """Refuse what the CPU does not support: other precisions in matmuls; a compiled step without g++."""
         super().check(case, build, data)
-        if case.compile and case.device == "cpu" and shutil.which("g++") is None:
-            raise Unsupported("mlx compiles for the CPU with a C++ compiler; install g++")
+        if case.compile and case.device == "cpu" and not system_queries.ask("g++", "--version"):  # as MLX itself asks
+            raise Unsupported("mlx compiles for the CPU with a C++ compiler, and g++ --version fails; install g++")
         if case.device == "cpu" and case.precision != "fp32":
             raise Unsupported(
                 f"mlx multiplies in fp32 on the CPU, whatever the precision; {case.precision} is for GPUs"
             )
 
     def layers(self, case: Case, dropout: bool) -> MlxLayers:
-        self.mx.set_default_device(self.device(case))
         return MlxLayers(self.mx, self.nn, self.optimizers, case, dropout)
 
     def array(self, values: Values, case: Case) -> Any:
         """Return an array; all devices share one memory in MLX."""
-        return self.mx.contiguous(with_channels_last(from_values(self.mx, values)))
+        with self.on_device(case):
+            return self.mx.contiguous(with_channels_last(from_values(self.mx, values)))
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
         if case.precision == "amp-bf16":
             raise Unsupported("mlx has no autocast for a model of your own; take bf16")
         seed_generators()
         self.mx.random.seed(SEED)
-        self.mx.set_default_device(self.device(case))
         return build(sys.modules["mlx"], case)
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> MlxBackend:
-        return MlxBackend(self, self.device(case), case, recipe, dropout)
+        with self.on_device(case):
+            return MlxBackend(self, self.device(case), case, recipe, dropout)
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
         mx, side = self.mx, min(size, MATMUL_SIDE)
         stream, dtype = mx.default_stream(self.device(case)), getattr(mx, multiplied_type(case))
-        parts = [mx.random.normal((side, side), dtype, key=key) for key in mx.random.split(mx.random.key(SEED))]
-        factors = [mx.tile(part, (size // side, size // side)) for part in parts]
-        mx.eval(factors)
+        with mx.stream(stream):
+            parts = [mx.random.normal((side, side), dtype, key=key) for key in mx.random.split(mx.random.key(SEED))]
+            factors = [mx.tile(part, (size // side, size // side)) for part in parts]
+            mx.eval(factors)
         return Repeated(
             lambda: mx.async_eval(mx.matmul(*factors, stream=stream)), lambda: mx.synchronize(stream), 2.0 * size**3
         )
@@ -134,8 +142,9 @@ class Mlx(ArrayFramework):
         """Return zeros, which are written to memory."""
         if case.device == "cpu" and size > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             raise MemoryError(f"the machine has no memory of {size:,} B, and mlx would crash")
-        memory = self.mx.zeros((max(1, size >> 30), min(size, 1 << 30)), self.mx.uint8)
-        self.mx.eval(memory)
+        with self.on_device(case):
+            memory = self.mx.zeros((max(1, size >> 30), min(size, 1 << 30)), self.mx.uint8)
+            self.mx.eval(memory)
         return memory
 
 
@@ -165,13 +174,36 @@ def from_values(mx: Any, values: Values) -> Any:
     return whole.astype(mx.float32) * scale + offset
 
 
+class OnHost:
+    """An array on the host. Python has no format for bfloat16, which it sees as uint16."""
+
+    def __init__(self, mx: Any, array: Any) -> None:
+        self.mx, self.is_bfloat16 = mx, array.dtype == mx.bfloat16
+        self.numbers = memoryview(array.view(mx.uint16) if self.is_bfloat16 else array)
+
+    def copied(self) -> Any:
+        """Return a copy in MLX's memory."""
+        array = self.mx.array(self.numbers)
+        return array.view(self.mx.bfloat16) if self.is_bfloat16 else array
+
+
+def in_stream(method: Callable[Concatenate[MlxBackend, P], T]) -> Callable[Concatenate[MlxBackend, P], T]:
+    """Run a method in the stream of its model's device; the default device of the process stays as it is."""
+
+    def inside(self: MlxBackend, /, *arguments: P.args, **options: P.kwargs) -> T:
+        with self.mx.stream(self.device):
+            return method(self, *arguments, **options)
+
+    return inside
+
+
 class MlxBackend(Backend):
     """A module or a function on a device of MLX; a module holds all that training changes."""
 
     def __init__(self, framework: Mlx, device: Any, case: Case, recipe: Recipe, dropout: bool) -> None:
         mx, nn = framework.mx, framework.nn
         self.mx, self.network, self.loss, self.on_cpu = mx, recipe.network, recipe.loss, case.device == "cpu"
-        mx.set_default_device(device)
+        self.device, self.ran_on = device, set[str]()
         mx.random.seed(SEED)
         self.stored = getattr(mx, stored_type(case))
         self.is_module = isinstance(self.network, nn.Module)
@@ -208,6 +240,7 @@ class MlxBackend(Backend):
         """Return the arrays of a module, which no step changes in place."""
         return self.network.parameters() if self.is_module else {}
 
+    @in_stream
     def start_from(self, weights: Any) -> None:
         if self.is_module:
             self.network.update(weights)
@@ -234,34 +267,49 @@ class MlxBackend(Backend):
         self.mx.eval(array)
         return array
 
+    @in_stream
     def place(self, tree: Any) -> Any:
         """Return arrays; all devices share one memory in MLX."""
         return each_array(self._stored, tree)
 
+    @in_stream
     def on_host(self, tree: Any) -> Any:
-        """Return memory views, which MLX copies."""
-        return each_array(lambda leaf: memoryview(self._stored(leaf)), tree)
+        return each_array(lambda leaf: OnHost(self.mx, self._stored(leaf)), tree)
 
+    @in_stream
     def copy_in(self, tree: Any) -> Any:
-        return trees.mapped(lambda leaf: self.mx.array(leaf) if isinstance(leaf, memoryview) else leaf, tree)
+        return trees.mapped(lambda leaf: leaf.copied() if isinstance(leaf, OnHost) else leaf, tree)
 
+    @in_stream
     def copy_out(self, tree: Any) -> None:
         self.mx.eval(tree)
         for leaf in trees.leaves(tree):
             if is_array(leaf):
                 bytes(memoryview(leaf))
 
+    @in_stream
     def flat(self, array: Any) -> Any:
         return memoryview(array.astype(self.mx.float32).reshape(-1))
 
     def devices(self, *trees: Any) -> set[str]:
-        """Return where operations run: arrays have no device in MLX."""
-        return {"cpu" if self.mx.default_device() == self.mx.Device(self.mx.cpu) else gpu_name(self.mx)}
+        """Return where passes were issued: arrays have no device in MLX."""
+        return self.ran_on
+
+    def fp32_mode(self) -> str:
+        """Return what a product on the device shows: MLX reads `MLX_ENABLE_TF32` once, and does not report it."""
+        with self.mx.stream(self.device):
+            ones = self.mx.eye(PROBE_SIDE)
+            return kept_precision(lambda number: (self.mx.full(ones.shape, number) @ ones)[0, 0].item())
 
     # -- steps -------------------------------------------------------------------------------------
 
+    def _note_device(self) -> None:
+        """Note where the operations so far were issued: the user's code may have changed the default device."""
+        self.ran_on.add("cpu" if self.mx.default_device().type == self.mx.cpu else gpu_name(self.mx))
+
     def _forward(self, inputs: Any) -> Any:
         output = self.network(inputs)
+        self._note_device()
         if not self.output_types:
             floats = (leaf for leaf in trees.leaves(output) if is_array(leaf) and is_floating(leaf))
             self.output_types |= {type_name(leaf) for leaf in floats}
@@ -282,18 +330,30 @@ class MlxBackend(Backend):
         self.optimiser.update(self.network, gradients)
         return output, loss, {}
 
+    @in_stream
     def infer(self, inputs: Any) -> Any:
         output = self._infer(inputs)
         self.mx.async_eval(output)
         return output
 
+    @in_stream
     def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
         output, loss, gradients = self._steps[update](inputs, targets)
         self.mx.async_eval(self.state, loss, gradients)
         return output, loss
 
+    @in_stream
+    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
+        carried = super().run_phase(phase, inputs, carried)
+        self._note_device()
+        return carried
+
+    @in_stream
+    def correct(self, output: Any, targets: Any) -> int:
+        return super().correct(output, targets)
+
     def wait(self) -> None:
-        self.mx.synchronize()
+        self.mx.synchronize(self.mx.default_stream(self.device))
 
     def peak(self) -> int:
         return int(self.mx.get_peak_memory())

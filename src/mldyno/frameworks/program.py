@@ -48,6 +48,7 @@ BATCH_POOL = 4  # batches to cycle through, so that steps do not find their inpu
 COMPARED_ITEMS = 8  # of a batch: in fp32 on the CPU a whole batch can take minutes
 COMPARED_NUMBERS = 4096  # of each output
 MATMUL_SIDE = 1024  # of a random matrix, which larger ones repeat: to draw them takes longer than to multiply
+PROBE_SIDE = 256  # of a product that shows which bits of fp32 numbers a device keeps
 PRECISIONS = ("fp32", "bf16", "fp16", "amp-bf16")  # the type of weights and inputs; amp: of the inputs of matmuls only
 STORED = {"bf16": "bfloat16", "fp16": "float16"}
 MULTIPLIED = {**STORED, "amp-bf16": "bfloat16"}
@@ -80,6 +81,13 @@ def first_items(tree: Any, most: int) -> Any:
     lengths = {leaf.shape[0] if leaf.shape else 0 for leaf in trees.leaves(tree) if is_array(leaf)}
     sparse = any(map(trees.is_sparse, trees.leaves(tree)))
     return tree if sparse or len(lengths) != 1 else each_array(lambda array: array[:most], tree)
+
+
+def kept_precision(multiply: Callable[[float], float]) -> str:
+    """Return how fp32 numbers are multiplied, from what a product with 1 keeps of them: fp32, tf32 or bf16."""
+    if multiply(1 + 2**-9) == 1:  # bf16 has 7 bits behind the point, tf32 has 10
+        return "bf16"
+    return "tf32" if multiply(1 + 2**-12) == 1 else "fp32"
 
 
 @dataclass
@@ -231,6 +239,10 @@ class ArrayFramework(Framework):
         if threads != self.threads():
             raise Unsupported(f"{self.name} takes its threads when it starts: {self.thread_variables[0]}={threads}")
 
+    def on_device(self, case: Case) -> AbstractContextManager[Any]:
+        """Return the context in which networks and batches are made: arrays are on the case's device by default."""
+        return nullcontext()
+
     @abstractmethod
     def layers(self, case: Case, dropout: bool) -> Layers:
         """Return the layers from which a catalogue workload builds its network."""
@@ -248,12 +260,18 @@ class ArrayFramework(Framework):
 
     def recipe(self, case: Case, build: Build | Portable, dropout: bool, rate: float = 1.0) -> Recipe:
         """Return the recipe of a case; for the catalogue, at `rate` times the learning rate."""
-        if not callable(build):
-            return build.recipe(self.layers(case, dropout), case, lambda values: self.array(values, case), rate)
-        recipe = self.user_recipe(case, build)
+        with self.on_device(case):
+            if not callable(build):
+                return build.recipe(self.layers(case, dropout), case, lambda values: self.array(values, case), rate)
+            recipe = self.user_recipe(case, build)
         if recipe.phases or recipe.checks is not None:
             raise Unsupported(f"{case.framework} has no recipes with their own phases or checks; torch has")
-        return recipe
+
+        def draw() -> Batch:
+            with self.on_device(case):
+                return recipe.draw()
+
+        return replace(recipe, draw=draw)
 
     def build_program(self, case: Case, build: Build | Portable, data: Opened | None) -> ModelProgram:
         return ModelProgram(self, case, build, data)
