@@ -46,7 +46,7 @@ from mldyno.worker.session import translated
 NOISE_S = 60.0
 START_S, COMPILE_S = 4.0, 25.0  # to start a framework, and to compile for the first time, on a slow machine
 Progress = Callable[[str, float], None]
-PACKAGES = (*interpreters.PACKAGES, "tensorflow-macos", "tensorflow-metal", "jax-metal")
+PACKAGES = (*interpreters.PACKAGES, "tensorflow-macos", "tensorflow-metal", "jax-metal", "jax-mps")
 NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
 # Files and variables that show a container.
 CONTAINERS = {"docker": "/.dockerenv", "podman": "/run/.containerenv", "kubernetes": "KUBERNETES_SERVICE_HOST"}

@@ -9,17 +9,22 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mldyno.frameworks import Unsupported
 from mldyno.frameworks.layers import Layers, in_numpy, with_channels_last
 from mldyno.frameworks.program import (
     MATMUL_SIDE,
+    PRECISIONS,
+    PROBE_SIDE,
     ArrayFramework,
     Backend,
     Repeated,
+    kept_precision,
     multiplied_type,
     seed_generators,
     stored_type,
@@ -29,11 +34,13 @@ from mldyno.trees import is_array, is_floating
 from mldyno.values import SEED
 
 if TYPE_CHECKING:
+    from mldyno.datasets import Opened
     from mldyno.records import Case
     from mldyno.values import Values
     from mldyno.workloads import Build, Optimiser, Phase, Recipe
 
 COMPILE_EVENTS = "/jax/core/compile/"  # prefix of the names
+CONVOLUTION = ("NHWC", "HWIO", "NHWC")  # how images, kernels and results lie
 PRODUCTS = ("dot_general", "conv_general_dilated")
 # Our names for JAX's platforms; AMD's GPUs are called cuda, as in PyTorch.
 KINDS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "METAL": "mps", "mps": "mps", "xpu": "xpu"}
@@ -44,6 +51,7 @@ class Jax(ArrayFramework):
 
     name = "jax"
     packages = ("jax", "jaxlib", "optax")
+    precisions = (*PRECISIONS, "tf32")
     out_of_memory, not_supported = ("resource_exhausted", "out of memory"), ("unimplemented",)
     thread_variables = ("NPROC",)
     jax: Any = None
@@ -83,6 +91,14 @@ class Jax(ArrayFramework):
         devices = [*self.jax.devices(), *self.jax.devices("cpu")]
         return next(device for device in devices if device_name(device) == case.device)
 
+    def on_device(self, case: Case) -> AbstractContextManager[Any]:
+        return self.jax.default_device(self.device(case))  # type: ignore[no-any-return]
+
+    def check(self, case: Case, build: Any, data: Opened | None) -> None:
+        super().check(case, build, data)
+        if case.precision == "tf32" and not case.device.startswith("cuda"):
+            raise Unsupported(f"tf32 is a mode of CUDA's matmuls; {case.device} has none")
+
     def layers(self, case: Case, dropout: bool) -> JaxLayers:
         return JaxLayers(self.jax, self.optax, case, dropout)
 
@@ -92,12 +108,29 @@ class Jax(ArrayFramework):
     def user_recipe(self, case: Case, build: Build) -> Recipe:
         """Call the user's code; a network's other state than its parameters is cast within a step."""
         seed_generators()
-        with self.jax.default_device(self.device(case)):
-            recipe = build(self.jax, case)
+        recipe = build(self.jax, case)
         return replace(recipe, network=_with_rest(self.jax, recipe.network, multiplied_type(case)))
 
     def backend(self, case: Case, recipe: Recipe, dropout: bool) -> JaxBackend:
-        return JaxBackend(self, self.device(case), case, recipe)
+        with self.on_device(case):
+            return JaxBackend(self, self.device(case), case, recipe)
+
+    def mode_of(self, device: Any, primitive: str, precision: Any) -> str:
+        """Return how a device multiplies fp32 numbers in an operation with that precision: fp32, tf32, bf16."""
+        jax, side = self.jax, PROBE_SIDE
+
+        def product(x: Any, ones: Any) -> Any:
+            if primitive == "dot_general":
+                return jax.lax.dot(x, ones, precision=precision)
+            images, kernel = x.reshape(1, 1, side, side), ones.reshape(1, 1, side, side)
+            return jax.lax.conv_general_dilated(
+                images, kernel, (1, 1), "SAME", dimension_numbers=CONVOLUTION, precision=precision
+            )
+
+        jitted = jax.jit(product)
+        with jax.default_device(device):
+            ones = jax.numpy.eye(side)
+            return kept_precision(lambda number: float(jitted(jax.numpy.full_like(ones, number), ones).reshape(-1)[0]))
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
         import numpy
@@ -107,7 +140,7 @@ class Jax(ArrayFramework):
         parts = [chance.standard_normal((side, side), numpy.float32) for _ in range(2)]
         tiled = (numpy.tile(part, (size // side, size // side)) for part in parts)
         a, b = (jax.device_put(matrix.astype(dtype), self.device(case)) for matrix in tiled)
-        multiply, results = jax.jit(jax.numpy.matmul), list[Any]()
+        multiply, results = jax.jit(partial(jax.numpy.matmul, precision=precision_name(case))), list[Any]()
 
         def wait() -> None:
             jax.block_until_ready(results)
@@ -117,7 +150,12 @@ class Jax(ArrayFramework):
 
     def allocate(self, case: Case, size: int) -> Any:
         """Return zeros, which are written to memory."""
-        return self.jax.block_until_ready(self.jax.numpy.zeros(size, self.jax.numpy.uint8))
+        return self.jax.block_until_ready(self.jax.numpy.zeros(size, self.jax.numpy.uint8, device=self.device(case)))
+
+
+def precision_name(case: Case) -> str:
+    """Return JAX's name for the precision of products of fp32 numbers."""
+    return "tensorfloat32" if case.precision == "tf32" else "highest"
 
 
 def device_name(device: Any) -> str:
@@ -153,6 +191,7 @@ class JaxBackend(Backend):
         self.framework, self.compiled_before = framework, framework.compile_time
         jax = self.jax = framework.jax
         self.optax, self.device, self.loss = framework.optax, device, recipe.loss
+        self.precision = precision_name(case)
         self.returns = case.placement == "roundtrip"
         self.stored, self.computed = (getattr(jax.numpy, name(case)) for name in (stored_type, multiplied_type))
         self.apply, params, self.rest = recipe.network
@@ -161,19 +200,19 @@ class JaxBackend(Backend):
         self.params = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.state[0])) or None
         self.shapes: Any = None
         self.pending: list[Any] = []
-        self._infer, self._phases = jax.jit(self._forward), dict[Any, Any]()
+        self._infer, self._phases = self._jitted(self._forward), dict[Any, Any]()
         if self.optimiser is not None:
-            self._steps = {update: jax.jit(partial(self._step, update), donate_argnums=0) for update in (True, False)}
+            self._steps = {update: self._jitted(self._step, update, donate_argnums=0) for update in (True, False)}
 
     def start_from(self, weights: Any) -> None:
         """Copy the weights, since a step donates its buffers."""
         jax = self.jax
-        parameters = jax.tree.map(lambda leaf: jax.device_put(self._stored(leaf).copy(), self.device), weights)
-        rest = jax.device_put(jax.tree.map(jax.numpy.copy, self.rest), self.device)
-        self.state: tuple[Any, ...] = (parameters, rest)
-        if self.optimiser is not None:
-            with jax.default_device(self.device):
-                self.state = (parameters, rest, self.optimiser.init(parameters))
+        with jax.default_device(self.device):
+            parameters = jax.tree.map(lambda leaf: jax.device_put(self._stored(leaf).copy(), self.device), weights)
+            rest = jax.device_put(jax.tree.map(jax.numpy.copy, self.rest), self.device)
+            self.state: tuple[Any, ...] = (parameters, rest)
+            if self.optimiser is not None:
+                self.state += (self.optimiser.init(parameters),)
 
     def weights(self) -> Any:
         """Return NumPy arrays, since the next step donates the state."""
@@ -204,6 +243,15 @@ class JaxBackend(Backend):
         return {device_name(device) for leaf in leaves if hasattr(leaf, "devices") for device in leaf.devices()}
 
     # -- steps -------------------------------------------------------------------------------------
+
+    def _jitted(self, function: Callable[..., Any], *first: Any, **options: Any) -> Any:
+        """Jit a function with its first arguments; its products have the case's precision, whatever the default is."""
+
+        def exact(*arguments: Any) -> Any:
+            with self.jax.default_matmul_precision(self.precision):
+                return function(*first, *arguments)
+
+        return self.jax.jit(exact, **options)
 
     def _cast(self, tree: Any) -> Any:
         """Cast to the type of matmuls; parameters and inputs keep their types outside of a step."""
@@ -252,7 +300,7 @@ class JaxBackend(Backend):
     def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
         """Jit the phase, and issue it."""
         if phase not in self._phases:
-            self._phases[phase] = self.jax.jit(partial(self._phase, phase))
+            self._phases[phase] = self._jitted(self._phase, phase)
         carried = self._phases[phase](*self.state[:2], inputs, carried)
         self.pending.append(carried)
         return carried
@@ -276,9 +324,24 @@ class JaxBackend(Backend):
 
     @cached_property
     def _product_types(self) -> set[str]:
-        traced = self.jax.make_jaxpr(self._applied)(*self.shapes)
-        products = [each for each in _equations(traced.jaxpr) if each.primitive.name in PRODUCTS]
-        return {str(variable.aval.dtype) for each in products for variable in each.invars}
+        return {str(variable.aval.dtype) for each in self._products for variable in each.invars}
+
+    @cached_property
+    def _products(self) -> list[Any]:
+        """Return the operations of a forward pass that multiply; those of a backward pass have the same precision."""
+        traced = self.jax.make_jaxpr(self._jitted(self._applied))(*self.shapes)
+        return [each for each in _equations(traced.jaxpr) if each.primitive.name in PRODUCTS]
+
+    def fp32_mode(self) -> str | None:
+        """Return what products show on the device, each with the precision that the traced graph gives it."""
+        if self.shapes is None:
+            return None
+        in_fp32 = (each for each in self._products if str(each.invars[0].aval.dtype) == "float32")
+        wanted = {(each.primitive.name, each.params["precision"]) for each in in_fp32}
+        modes = {self.framework.mode_of(self.device, *each) for each in wanted}
+        if self.precision != "highest" and modes == {"fp32"}:
+            raise Unsupported("tf32 changes no bit of a product on this GPU: it has no such mode")
+        return " and ".join(sorted(modes)) or None
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
@@ -359,9 +422,7 @@ class JaxLayers(Layers):
 
     def _convolution(self, x: Any, kernel: Any, stride: int, padding: int) -> Any:
         sides = [(padding, padding)] * 2
-        return self.lax.conv_general_dilated(
-            x, kernel, (stride, stride), sides, dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        return self.lax.conv_general_dilated(x, kernel, (stride, stride), sides, dimension_numbers=CONVOLUTION)
 
     def exact(self, x: Any) -> Any:
         return x.astype(self.np.float32)
