@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from tests.frameworks.test_every_framework import started
 
 from mldyno import plugins
 from mldyno.axes import PRECISIONS
 from mldyno.frameworks import TOLERANCE, Unsupported
-from mldyno.frameworks.torch.precision import PrecisionPolicy, matmul_types
+from mldyno.frameworks.torch.precision import PrecisionPolicy, fp32_mode, matmul_types, set_fp32_mode
 from mldyno.records import Case
 from mldyno.worker import peaks
-from mldyno.worker.checks import Wrong, failure
+from mldyno.worker.checks import Wrong, check_precision, failure
 from mldyno.worker.session import CaseSession, open_case
+from mldyno.workloads import Recipe
 
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "amp-fp16": "float16", "amp-bf16": "bfloat16",
          "fp64": "float64"}  # fmt: skip
@@ -141,7 +145,100 @@ def test_tf32_is_on_within_steps_only() -> None:
     settings = (torch.backends.cuda.matmul, torch.backends.cudnn)
     with policy.steps():
         assert [setting.allow_tf32 for setting in settings] == [True, True]
+        assert fp32_mode(torch, "cuda") == "tf32"
     assert [setting.allow_tf32 for setting in settings] == [False, False]
+    assert fp32_mode(torch, "cuda") == "fp32"
+
+
+OF_OPERATIONS = ("cudnn.conv", "cudnn.rnn", "cuda.matmul", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn", "older")
+ABOVE = ("", "cudnn", "mkldnn")  # settings for operations that have none set
+
+
+def lower(name: str) -> None:
+    """Do as a user who wants fast fp32: by a setting of that name, or by the older ones."""
+    if name == "older":
+        torch.set_float32_matmul_precision("medium")
+        torch.backends.cudnn.allow_tf32 = True
+    else:
+        operator.attrgetter(f"backends.{name}".rstrip("."))(torch).fp32_precision = "tf32"
+
+
+def lowering(name: str, when: str) -> Any:
+    """A model that lowers the precision of fp32 while it is built, or in its forward pass."""
+
+    class Model(torch.nn.Linear):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            if when == "forward":
+                lower(name)
+            return super().forward(x)
+
+    def build(torch: Any, case: Case) -> Recipe:
+        if when == "build":
+            lower(name)
+        draw = lambda: (torch.randn(2, 4), torch.randn(2, 4))  # noqa: E731
+        return Recipe(Model(4, 4), draw, torch.nn.functional.mse_loss, torch.optim.SGD)
+
+    program = started("torch").open(Case("mlp", mode="infer", batch=2), build)
+    program.run(1)
+    return program
+
+
+@pytest.fixture
+def _own_settings() -> Iterator[None]:
+    yield
+    set_fp32_mode(torch, "fp32")
+
+
+@pytest.mark.usefixtures("_own_settings")
+@pytest.mark.parametrize("name", [*OF_OPERATIONS, *ABOVE])
+def test_a_users_model_that_lowers_fp32_is_measured_in_fp32(name: str) -> None:
+    program = lowering(name, "build")
+    assert check_precision(program.case, program) == "fp32"
+    assert fp32_mode(torch, "cuda") == "fp32"
+    older = torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    assert older == ("highest", False, False)
+
+
+@pytest.mark.usefixtures("_own_settings")
+@pytest.mark.parametrize(("name", "effective"), [("older", "bf16"), ("mkldnn.conv", "tf32")])
+def test_a_users_model_that_lowers_fp32_in_its_steps_is_no_result(name: str, effective: str) -> None:
+    program = lowering(name, "forward")
+    with pytest.raises(Wrong, match=f"fp32 did not take effect: the framework computes matmuls in {effective}"):
+        check_precision(program.case, program)
+
+
+@pytest.mark.usefixtures("_own_settings")
+@pytest.mark.parametrize("name", [*OF_OPERATIONS, *ABOVE])
+def test_the_precision_of_fp32_can_be_read_whatever_was_set(name: str) -> None:
+    lower(name)
+    modes = {fp32_mode(torch, "cuda"), fp32_mode(torch, "cpu")}
+    assert (modes == {"fp32"}) == (name in ABOVE)
+    assert fp32_mode(torch, "mps") is None
+
+
+@pytest.mark.parametrize(("matmuls", "convolutions", "on_cuda", "on_cpu"), [
+    ("highest", False, "fp32", "fp32"), ("high", False, "tf32", "fp32"), ("highest", True, "tf32", "fp32"),
+    ("medium", False, "tf32", "bf16"),
+])  # fmt: skip
+def test_before_2_9_fp32_is_set_and_read_by_the_older_settings(
+    matmuls: str, convolutions: bool, on_cuda: str, on_cpu: str
+) -> None:
+    older = SimpleNamespace(cudnn=SimpleNamespace(allow_tf32=convolutions), mkldnn=SimpleNamespace())
+    old: Any = SimpleNamespace(backends=older, version=SimpleNamespace(cuda="12.4"))
+    settings = [matmuls]
+    old.get_float32_matmul_precision, old.set_float32_matmul_precision = lambda: settings[-1], settings.append
+    assert (fp32_mode(old, "cuda"), fp32_mode(old, "cpu")) == (on_cuda, on_cpu)
+    set_fp32_mode(old, "fp32")
+    assert (fp32_mode(old, "cuda"), settings[-1], older.cudnn.allow_tf32) == ("fp32", "highest", False)
+
+
+def test_intels_gpus_have_a_setting_of_their_own() -> None:
+    mkldnn, cudnn = SimpleNamespace(allow_tf32=True), SimpleNamespace(allow_tf32=False)
+    made: Any = SimpleNamespace(version=SimpleNamespace(xpu="20250302"), set_float32_matmul_precision=lambda mode: None)
+    made.backends = SimpleNamespace(mkldnn=mkldnn, cudnn=cudnn)
+    assert fp32_mode(made, "xpu") == "tf32"
+    set_fp32_mode(made, "fp32")
+    assert fp32_mode(made, "xpu") == "fp32"
 
 
 def test_tf32_is_unsupported_off_cuda() -> None:

@@ -83,8 +83,9 @@ class Torch(Framework):
 
         if not hasattr(torch, "accelerator"):
             raise Unsupported(f"torch {torch.__version__} is too old: mldyno needs 2.6 or newer")
-        torch.set_float32_matmul_precision("highest")
-        torch.backends.cudnn.allow_tf32 = False
+        from mldyno.frameworks.torch.precision import set_fp32_mode
+
+        set_fp32_mode(torch, "fp32")
         self.torch = torch
 
     def versions(self) -> dict[str, str]:

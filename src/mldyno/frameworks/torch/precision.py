@@ -4,7 +4,8 @@ Cast (fp16, bf16, fp64): the model and its floating-point inputs have that type.
 model stays in fp32 and PyTorch casts the inputs of matmuls; training in amp-fp16 scales the loss. tf32: CUDA rounds
 fp32 numbers in matmuls. PyTorch may not do what it was asked for: autocast on a device that lacks the type only warns
 and computes in fp32, and one that has it may still ignore it. So the matmuls of a forward pass are watched, and a case
-that ran in another precision is no result.
+that ran in another precision is no result. How fp32 numbers are multiplied is a setting of the process, which a user's
+code may change: it is set again after a network is built, and read back.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from mldyno.values import IMAGE_DIMENSIONS
 
 CAST = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 AUTOCAST = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
+MATMUL_PRECISIONS = {"high": {"cuda": "tf32"}, "medium": {"cuda": "tf32", "cpu": "bf16"}}
+"""How matmuls of fp32 numbers run under each value of `torch.get_float32_matmul_precision`, by kind of device."""
 TF32_TRIAL_SIZE = 256  # of the matmul that shows whether a device has TF32
 
 
@@ -115,14 +118,52 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def set_fp32_mode(torch: ModuleType, mode: str) -> None:
+    """Multiply fp32 numbers in fp32 or, with CUDA, in tf32 from now on, in matmuls, convolutions and recurrent layers.
+
+    Since 2.9 there is a setting for each kind of operation, and above it for the library and for all. The older
+    settings are set as well: PyTorch's own code reads them, which raises if they contradict the new ones.
+    """
+    backends = torch.backends
+    torch.set_float32_matmul_precision("highest" if mode == "fp32" else "high")
+    backends.cudnn.allow_tf32 = mode == "tf32"
+    if getattr(torch.version, "xpu", None):
+        backends.mkldnn.allow_tf32 = False
+    if hasattr(backends.cudnn, "conv"):
+        cuda, mkldnn = backends.cudnn, backends.mkldnn
+        for setting in (backends, mkldnn.conv, mkldnn.rnn):
+            setting.fp32_precision = "ieee"
+        for setting in (cuda, cuda.conv, cuda.rnn):
+            setting.fp32_precision = "ieee" if mode == "fp32" else mode
+
+
+def fp32_mode(torch: ModuleType, kind: str) -> str | None:
+    """Return the lowest precision in which fp32 numbers are multiplied on a kind of device: fp32, tf32, bf16.
+
+    None if there is no setting for it, as on MPS.
+    """
+    backends = torch.backends
+    if kind == "xpu":
+        return "tf32" if getattr(backends.mkldnn, "allow_tf32", False) else "fp32"
+    if kind not in ("cuda", "cpu"):
+        return None
+    if not hasattr(backends.cudnn, "conv"):
+        matmuls = MATMUL_PRECISIONS.get(torch.get_float32_matmul_precision(), {}).get(kind, "fp32")
+        return "tf32" if kind == "cuda" and backends.cudnn.allow_tf32 else matmuls
+    library, matmul = (
+        (backends.cudnn, backends.cuda.matmul) if kind == "cuda" else (backends.mkldnn, backends.mkldnn.matmul)
+    )
+    modes = {setting.fp32_precision for setting in (matmul, library.conv, library.rnn)}
+    return next((mode for mode in ("bf16", "tf32") if mode in modes), "fp32")
+
+
 @contextmanager
 def _tf32(torch: ModuleType) -> Iterator[None]:
-    matmuls, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    matmuls.allow_tf32 = convolutions.allow_tf32 = True
+    set_fp32_mode(torch, "tf32")
     try:
         yield
     finally:
-        matmuls.allow_tf32 = convolutions.allow_tf32 = False
+        set_fp32_mode(torch, "fp32")
 
 
 def _rounds(torch: ModuleType, device: Any) -> bool:

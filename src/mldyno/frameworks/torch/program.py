@@ -13,7 +13,7 @@ from mldyno.frameworks.program import Backend, Computed, ModelProgram, first_ite
 from mldyno.frameworks.torch.devices import counted_memory, every_warning, fallen_back, relative_error
 from mldyno.frameworks.torch.loader import OwnData, TorchLoader
 from mldyno.frameworks.torch.operations import actual_device, count_operations, watch_compute
-from mldyno.frameworks.torch.precision import PrecisionPolicy, backward_and_step
+from mldyno.frameworks.torch.precision import PrecisionPolicy, backward_and_step, fp32_mode, set_fp32_mode
 from mldyno.values import IMAGE_DIMENSIONS, SEED
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class TorchBackend(Backend):
         self.scaler = self.policy.scaler() if self.training else None
         self.forward = torch.compile(wrapped) if case.compile else wrapped
         self.apply, self.forward_loss = self.policy.around(self.forward), self.with_loss(self.forward)
+        set_fp32_mode(torch, "fp32")  # the user's code may have changed it
         self._wait = waiting(torch, self.device)
         self.last_phase = [None, *recipe.phases.values()][-1]
         self.output_device: Any = None
@@ -113,6 +114,9 @@ class TorchBackend(Backend):
         """Allow TF32 if the case asks for it; in inference, turn gradients off."""
         with self.policy.steps(), nullcontext() if self.training else self.torch.inference_mode():
             yield
+
+    def fp32_mode(self) -> str | None:
+        return fp32_mode(self.torch, self.device.type)
 
     def _note(self, output: Any, expected: Any = None) -> None:
         """Note the device of an output, and its expected device if it is not with the rest."""
