@@ -218,6 +218,13 @@ KINDS = {
     "a licence": f"t --license-key {SECRET}",
     "words of a wallet": f"t --mnemonic '{SECRET} a b' --seed-phrase {SECRET}",
     "a prefix that is not known": f"x sgp_{H}",
+    "a certificate's password": f"curl --cert c.pem:{SECRET} https://h",
+    "sqlplus": f"sqlplus me/{SECRET}@db",
+    "cqlsh": f"cqlsh -u me -p {SECRET}",
+    "rclone": f"rclone config create r sftp user me pass {SECRET}",
+    "dvc": f"dvc remote modify store secret_access_key {SECRET}",
+    "digest": f"""curl -H 'Authorization: Digest username="me", response="{SECRET}"' h""",
+    "a passcode": f"t --passcode {SECRET}",
     # as a program says it
     "said: is": f"echo 'the password is {SECRET}'",
     "said: colon": f"echo 'token: {SECRET}'",
@@ -292,6 +299,10 @@ def test_what_has_neither_name_nor_shape_stays_in_clear(line: str) -> None:
         "zip -r a.zip b",
         "openssl speed -evp aes-128-gcm",
         "redis-cli -h host ping",
+        "curl --cert client.pem https://host",
+        "sqlplus /nolog",
+        "rclone copy a/b remote:c",
+        "dvc remote modify store endpointurl https://host",
     ],
 )
 def test_a_harmless_command_stays_as_it_is(line: str) -> None:

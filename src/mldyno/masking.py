@@ -68,6 +68,11 @@ BEFORE = {
     "ngrok": r"ngrok<gap>(?:config<gap>add-)?authtoken<gap>",
     "RabbitMQ": r"rabbitmqctl<gap><others>(?:add_user|change_password)<gap><word><gap>",
     "MQTT": "mosquitto_(?:pub|sub|rr)<gap><others>-P<gap>",
+    "curl's certificates": r"curl<gap><others>(?:-E|--(?:proxy-)?cert)<gap>?[^\s\0:]{1,199}:",
+    "Oracle": r"(?:sqlplus|sqlldr|expdp|impdp)<gap><others>(?!-)[^\s\0/@]{1,99}/(?=[^\s\0/@]{1,99}@)",
+    "Cassandra": "cqlsh<gap><others>-p<gap>",
+    "rclone": r"rclone<gap>config<gap>(?:create|update|password)<gap><others>(?:pass|password|secret|token)<gap>",
+    "DVC": r"dvc<gap>remote<gap>modify<gap><others>(?:password|secret_access_key|account_key|sas_token)<gap>",
     "passphrases of keys": "(?:ssh-keygen<gap><others>-[NP]|openssl<gap>enc<gap><others>-[kK])<gap>",
 }
 IN_WORDS = {"<others>": "(?:<word><gap>){0,20}?", "<word>": r"[^\0]+", "<gap>": r"\0"}
@@ -77,7 +82,7 @@ _NAME = (
     r"[\w.-]{0,60}(?:passw(?:or)?d|passphrase|passwd|pwd|secret|credentials?|bearer|api[-_]?keys?|(?:store|key)pass|"
     r"jwt(?![a-z])|mnemonic|(?:seed|pass|recovery)[-_]phrase|"
     r"(?:access|account|private|secret|shared|master|(?:en|de)cryption|signing|subscription|licen[cs]e|session)[-_]?key|token(?![a-z])|"
-    r"(?<![a-z])(?:pass|pw|auth|otp)(?![a-z]))(?:[-_.][\w.-]{0,40})?"
+    r"(?<![a-z])(?:pass|passcode|pw|auth|otp)(?![a-z]))(?:[-_.][\w.-]{0,40})?"
 )
 _NAMES_NO_SECRET = (
     r"(?:files?|path|dir|folder|name|type|url|len|length|count|size|id|ids|limit|env|var|stdin|method|mode|header)"
@@ -90,7 +95,7 @@ RULES = {
     "a password in an address": r"(://[^/\s:@'\"]*:)([^/\s'\"]+)(?=@)",
     "a signature or key in an address": r"(?i)([?&](?:[\w-]*sig(?:nature)?|key)=)([^&\s'\"#]+)",
     "a header of authorization": r"(?i)(\b(?:proxy-)?authorization['\"]?\s*[=:]\s*['\"]?(?:[\w-]+\s+)?)"
-                                 r"([^\s'\",]+(?:,\s*[\w-]+=[^\s,'\"]+)*)",
+                                 r"((?:[\w-]+=\"[^\"]*\"|[^\s'\",]+)(?:,\s*[\w-]+=(?:\"[^\"]*\"|[^\s,'\"]+))*)",
     "a cookie": r"(?i)(\b(?:set-)?cookie['\"]?\s*:\s*['\"]?)([^'\"\s;]+(?:;\s*[^'\"\s;]+)*)",
     "a bearer": r"(?i)(\bbearer\s+)([\w.~+/=-]{8,})",
     "a user's password": r"((?<!\S)(?:-[uU] ?|--(?:proxy-)?user[ =])[^\s:'\"]+:)(?!\d+(?!\S)|//)([^\s'\"]+)",
