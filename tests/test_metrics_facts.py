@@ -70,6 +70,7 @@ def test_every_fact_that_was_ever_written_has_an_entry_and_fits_it() -> None:
         ("item", 1, "must be text"),
         ("note", "x" * LONGEST_TEXT, ""),
         ("note", "x" * (LONGEST_TEXT + 1), "is longer than 10,000 characters"),
+        ("phases", "p" * 301, "is longer than 300 characters"),
         ("of_another_version", "x", ""),
         ("of_another_version", False, ""),
         ("of_another_version", -7.5, ""),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mldyno.printable import LONGEST_TEXT
+from mldyno.printable import LONGEST_NAME, LONGEST_TEXT
 from mldyno.stats.intervals import mean, median
 from mldyno.units import Interval, Scale, count, digits, show, show_error, show_hertz
 
@@ -131,7 +131,7 @@ class Entry:
     kind: Kind
     unit: str = ""
     least: float = 0
-    most: float = LARGEST
+    most: float = LARGEST  # of a text: characters
     show: Callable[[Any], str] | None = None  # puts a value into words; None where its name and value suffice
 
     def flaw(self, value: Any) -> str:
@@ -141,7 +141,8 @@ class Entry:
         if self.kind == "flag":
             return ""
         if self.kind == "text":
-            return "" if len(value) <= LONGEST_TEXT else f"is longer than {LONGEST_TEXT:,} characters"
+            longest = int(min(self.most, LONGEST_TEXT))
+            return "" if len(value) <= longest else f"is longer than {longest:,} characters"
         fits = self.least <= value <= self.most and (value == 0 or abs(value) >= SMALLEST)
         return "" if fits else f"must be {_WORDS[self.kind]} from {self.least:g} to {self.most:g}"
 
@@ -160,7 +161,8 @@ FACTS: Mapping[str, Entry] = {
     # the work
     "items_per_step": _SOME, "item": _TEXT, "params": _COUNT, "flops_per_step": _NUMBER,
     "bytes_per_step": Entry("number", "B"), "copied_per_step": Entry("number", "B"), "kernels_per_step": _COUNT,
-    "host_syncs_per_step": _COUNT, "phases": _TEXT, "beside": _TEXT, "data": _TEXT, "end_to_end": _FLAG,
+    "host_syncs_per_step": _COUNT, "phases": Entry("text", most=LONGEST_NAME),
+    "beside": _TEXT, "data": _TEXT, "end_to_end": _FLAG,
     "architecture": _TEXT, "transformers": _TEXT, "weights": _TEXT, "weights_in": _TEXT,
     "batch_per_rank": _SOME, "batch_in_all": _SOME, "nodes": _TEXT,
     "epochs": _SOME, "ended": _TEXT,
