@@ -18,6 +18,7 @@ from mldyno.store import Query, Store
 
 TRAIN, HALF = replace(MLP, mode="train"), replace(MLP, precision="bf16")
 CUDA = replace(MLP, device="cuda:0")
+GPT2 = Case("gpt2", mode="infer", batch=1, seq=512)
 THEIRS = replace(HERE, name="their bench", key=key_of(THEIR_SECRET))
 THIRD = replace(HERE, name="third bench", key=key_of(THIRD_SECRET))
 Alter = Callable[[Record], Record]
@@ -82,6 +83,18 @@ def with_energy(energy: float, power: float | None) -> Alter:
     def alter(record: Record) -> Record:
         parts = [Series("energy", "J", (energy,) * 5)] + ([Series("power", "W", (power,) * 5)] if power else [])
         return replace(record, series=(*record.series, *parts), facts={**record.facts, "energy_scope": "machine"})
+
+    return alter
+
+
+def with_phases(**phases: tuple[float, int]) -> Alter:
+    """The time of each phase in s, and its items."""
+
+    def alter(record: Record) -> Record:
+        parts = tuple(Series(f"{name}_time", "s", (time,) * 5) for name, (time, _) in phases.items())
+        facts = {f"{name}_items": items for name, (_, items) in phases.items()}
+        record = replace(record, series=(*record.series, *parts), facts={**record.facts, **facts})
+        return fact("phases", ", ".join(phases))(record)
 
     return alter
 
@@ -167,6 +180,14 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
             series=(Series("step_time", "s", tuple(0.01 * (1 + n / 100) for n in range(9)), stage="paired"),
                     Series("energy", "J", (1e-9,) * 9, stage="paired"))),
         "W, which no machine takes"),
+    "a phase of no time": (GPT2, with_phases(prefill=(1e-15, 512), decode=(10.0, 32)), "its phase prefill takes 1e-15"),
+    "phases of a faster step": (GPT2, with_phases(prefill=(0.5, 512), decode=(0.5, 32)), "its phases take 1 s"),
+    "phases of more items": (GPT2, with_phases(prefill=(5.0, 10**9), decode=(5.0, 32)), "and its step 544"),
+    "a phase that the work has not": (MLP, with_phases(prefill=(0.005, 512)), "its phases have 512 items"),
+    "the time of all steps": (
+        MLP, lambda record: replace(record, series=(*record.series, Series("loop_time", "s", (1e-9,)))),
+        "it has a loop_time, which only figures have",
+    ),
     "all the same": (
         MLP, lambda record: replace(record, series=tuple(
             replace(part, values=(0.01,) * len(part.values)) if part.stage == "steady" else part
@@ -220,6 +241,10 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "A100_80GB": (MLP, machine(name="A100_80GB"), "none of its parts is A100"),
     "M 1 Max": (MLP, machine(name="M 1 Max"), "none of its parts is M 1 Max"),
     "M1 Max in Cyrillic letters": (MLP, machine(name="\u041c1 M\u0430x"), "none of its parts is M1 Max"),
+    "M1 Max in small capitals": (MLP, machine(name="\u1d0d1 Max"), "none of its parts is M1 Max"),
+    "H100 in other digits": (MLP, machine(name="H\u0661\u0660\u0660"), "none of its parts is H100"),
+    "GH200": (MLP, machine(name="GH200"), "none of its parts is GH200"),
+    "more cores than its name, without spaces": (MLP, machine(name="Example CPU,64 cores,32 GB"), "and has 8 cores"),
     "M10": (MLP, machine(name="M10 Ultra"), "none of its parts is M10 Ultra"),
     "H100x8": (MLP, machine(name="H100x8"), "none of its parts is H100"),
     "GeForce 4090": (MLP, machine(name="GeForce 4090"), "none of its parts is GeForce 4090"),
@@ -243,7 +268,7 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
 @pytest.mark.parametrize("name", ALTERED)
 def test_an_altered_record_is_a_fault_though_its_owner_signs_it(name: str, tmp_path: Path) -> None:
     case_, alter, words = ALTERED[name]
-    record = good(case_, 10.0 if case_.framework == "command" else 0.01, THEIRS)
+    record = good(case_, 10.0 if case_.framework == "command" or case_ == GPT2 else 0.01, THEIRS)
     if case_.framework == "command":
         record = replace(record, software=Software(framework="command"), checks=Checks())
     original = written(tmp_path / "good.jsonl", [seal(record)], THEIR_SECRET)
@@ -254,6 +279,12 @@ def test_an_altered_record_is_a_fault_though_its_owner_signs_it(name: str, tmp_p
 
 
 # -- whose it is -----------------------------------------------------------------------------------
+
+
+def test_phases_that_make_up_the_step_and_those_of_a_loader_are_no_faults(tmp_path: Path) -> None:
+    record = with_phases(prefill=(4.0, 512), decode=(6.0, 32))(good(GPT2, 10.0, THEIRS))
+    loader = with_phases(data=(1e-7, 2560), epoch=(1.0, 70_000))(good(TRAIN, machine=THEIRS, peak_flops=1e12))
+    assert faults(written(tmp_path / "good.jsonl", map(seal, (record, loader)), THEIR_SECRET)) == []
 
 
 def test_energy_that_fits_time_and_power_and_the_trade_marks_of_a_part_are_no_faults(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ FEWEST_WARMUP = 3  # samples
 FAR_FROM_FIRST = 10.0  # times faster that the first step may be than the fastest after it
 FAR_FROM_POWER = 5.0  # times, by which energy over power, both measured while steps ran, may differ from a step's time
 LEAST_POWER_W, MOST_POWER_W = 0.01, 1e5  # of what any sensor of a node at work measures
+FAR_FROM_PHASES = 5.0  # times faster that the phases of a step may be together than the step
+FAR_FROM_SHARE = 10.0  # times more operations an item that another phase may have
+OF_FIGURES = ("loop_time", "process_time")  # metrics that no measurement has
+OF_LOADER = ("data", "epoch")  # phases that make up no step
 FEWEST_TO_VARY = 8  # samples, of which a clock gives two that differ
 FEWEST_ITEMS = 50_000  # of the data sets that a process trains on
 
@@ -59,15 +63,16 @@ CPU_BYTES_PER_S, ACCELERATOR_BYTES_PER_S = 1e13, 1e14  # copies that a cache may
 CHIP = re.compile(
     r"\bM ?[1-9]\d?(?: ?(?:Pro|Max|Ultra))?\b"
     r"|\b(?:RTX|GTX|GeForce|RX|Radeon|Arc) ?(?:PRO )?[AB]?\d{3,4}(?: ?Ti| ?SUPER| ?XTX?)*\b|\bMI ?\d{2,3}X?\b"
-    r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H ?[12]00|B[123]00|GB ?[23]00|A6000)\b|\bTPU ?v?\d[a-z]?\b|\bGaudi ?\d\b"
-    r"|\bi[3579]\b|\bCore ?Ultra\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
+    r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H ?[12]00|B[123]00|G[HB] ?[23]00|A6000)\b|\bTPU ?v?\d[a-z]?\b"
+    r"|\bGaudi ?\d\b|\bi[3579]\b|\bCore ?Ultra\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
     re.IGNORECASE,
 )  # in the name of a machine: what it claims to be
 CHIP_COUNT = re.compile(r"\b\d+x(?=[A-Z])|(?<=\d)x\d+\b", re.IGNORECASE)  # beside a chip: 8xH100, H100x8
 TRADEMARK = re.compile(r"\((?:R|TM|C)\)|[®™©]", re.IGNORECASE)
 LIKE_LATIN = str.maketrans("АВЕЗКМНОРСТУХаеорсухіѕЅІЈΑΒΕΖΗΙΚΜΝΟΡΤΥΧο", "ABE3KMHOPCTYXaeopcyxisSIJABEZHIKMNOPTYXo")
 """Cyrillic and Greek letters that are drawn as Latin ones."""
-OWN_FORM = re.compile(r".*, (?P<cores>\d+) cores?, (?P<memory>\d+) GB")  # of a name that mldyno gives
+SMALL_CAPITAL = re.compile("LATIN LETTER SMALL CAPITAL [A-Z]")
+OWN_FORM = re.compile(r".*, ?(?P<cores>\d+) ?cores?, ?(?P<memory>\d+) ?GB")  # of a name that mldyno gives
 MEMORY_VARIES = 0.05  # as a kernel or a driver takes more or less for itself
 FEWEST_TO_RECOGNISE = 4  # samples that can be known again
 WINDOW = 12  # of them at one end
@@ -190,6 +195,8 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
     size, largest = record.fact("block_steps"), max(each.block for each in measured)
     if size is not None and size != largest:
         yield f"it says blocks of {size} steps, and its samples are of {largest}; {AGAIN}"
+    if extra := sorted({each.metric for each in record.series} & {*OF_FIGURES}):
+        yield f"it has a {extra[0]}, which only figures have; {AGAIN}"
     if len(values) >= FEWEST_TO_VARY and max(values) == min(values):
         yield f"its {len(values)} samples are all the same, which no clock gives; leave it out"
     warm = record.values("step_time", "warmup")
@@ -336,11 +343,30 @@ def _rates(record: Record, workload: Workload | None, headline: float, plain_pea
     elif operations / fastest > limit:
         reached = f"{operations / fastest / 1e9:,.4g} GFLOP/s are more than the {limit / 1e9:,.4g}"
         yield f"{reached} that any such device reaches; {AGAIN}"
+    yield from _phases(record, step, operations if workload is not None else 0.0, limit)
     if workload is not None and workload.item == "B":
         copied = workload.items(record.case) / fastest
         most = CPU_BYTES_PER_S if record.case.device == "cpu" else ACCELERATOR_BYTES_PER_S
         if copied > most:
             yield f"{copied / 1e9:,.4g} GB/s are more than the {most / 1e9:,.4g} that any such device copies; {AGAIN}"
+
+
+def _phases(record: Record, step: float, operations: float, limit: float) -> Iterator[str]:
+    """Yield phases that are faster than any such device, or than the step that they make up; or have other items."""
+    named = [name for name in (record.fact("phases") or "").split(", ") if name not in OF_LOADER]
+    times = {name: median(values) for name in named if (values := record.values(f"{name}_time"))}
+    if times and FAR_FROM_PHASES * sum(times.values()) < step:
+        yield f"its phases take {sum(times.values()):.4g} s, and the step that they make up {step:.4g}; {AGAIN}"
+    if not times or not operations:
+        return
+    items = {name: record.fact(f"{name}_items") or 0 for name in times}
+    in_all = record.fact("items_per_step") or 0
+    if sum(items.values()) != in_all:
+        yield f"its phases have {sum(items.values()):,} items, and its step {in_all:,}; {AGAIN}"
+        return
+    for name, time in times.items():
+        if not time or operations * items[name] / in_all / time > FAR_FROM_SHARE * limit:
+            yield f"its phase {name} takes {time:.4g} s, which is less than any such device needs; {AGAIN}"
 
 
 def _paired(record: Record, workload: Workload) -> Iterator[str]:
@@ -440,7 +466,13 @@ def _squeezed(text: str) -> str:
 def _plain(text: str) -> str:
     """Return a text in plain letters, with spaces for all that separates words: M1_Max, RTX-4090."""
     letters = unicodedata.normalize("NFKC", TRADEMARK.sub(" ", text)).translate(LIKE_LATIN)
-    return re.sub(r"[\W_]+", " ", letters)
+    return re.sub(r"[\W_]+", " ", "".join(map(_latin, letters)))
+
+
+def _latin(letter: str) -> str:
+    """Return a small capital as a letter, and a digit of any script as one from 0 to 9."""
+    digit, name = unicodedata.decimal(letter, -1), unicodedata.name(letter, "")
+    return str(digit) if digit >= 0 else name[-1] if SMALL_CAPITAL.fullmatch(name) else letter
 
 
 def _copies(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
