@@ -195,6 +195,22 @@ def test_torch_knows_a_memory_error_by_its_words_where_it_has_no_type() -> None:
     for library in ("CUBLAS", "CUDNN", "HIPBLAS"):
         trouble = f"CUDA error: {library}_STATUS_ALLOC_FAILED when calling `{library.lower()}Create(handle)`"
         assert framework.explain(RuntimeError(trouble))[0] == "oom"
+    for memory in ("DEVICE", "HOST"):
+        trouble = f"cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_{memory}_ALLOCATION_FAILED"
+        assert framework.explain(RuntimeError(trouble))[0] == "oom"
+
+
+@pytest.mark.parametrize(("trouble", "cure"), [
+    ("CUDA error: no kernel image is available for execution on the device", "https://download.pytorch.org/whl/cu126"),
+    ("HIP error: no kernel image is available for execution on the device", "HIP error"),
+    ("backend='inductor' raised:\nRuntimeError: Failed to find C compiler. Please specify via CC environment variable",
+     "install gcc or clang"),
+])  # fmt: skip
+def test_what_torch_lacks_for_a_device_is_unsupported_with_the_cure(trouble: str, cure: str) -> None:
+    status, reason = started("torch").explain(RuntimeError(trouble))
+    assert status == "unsupported"
+    assert cure in reason
+    assert "\n" not in reason
 
 
 @pytest.mark.parametrize(

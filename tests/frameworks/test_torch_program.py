@@ -189,3 +189,4 @@ def test_where_pytorch_counts_no_peak_of_a_device_the_drivers_count_is_taken_and
     assert opened.facts["device_peak_by"] == "driver"
     monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda device: 5)
     assert opened.device_peak() == 5
+    assert opened.facts["device_peak_by"] == "allocator"

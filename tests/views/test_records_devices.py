@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from mldyno.records import Device, Fact
-from mldyno.views.records import device_line
+import pytest
+
+from mldyno.records import SCHEMA, Case, Device, Fact, Machine, Record, Run, Series
+from mldyno.views.records import device_line, record_text
 
 
 def test_a_device_is_told_by_name_memory_and_facts_but_not_by_its_labels() -> None:
@@ -24,3 +26,17 @@ def test_a_number_of_cores_is_counted_and_a_slow_clock_is_in_megahertz() -> None
 
 def test_of_an_unknown_device_that_is_all() -> None:
     assert device_line(Device("mps", "torch")) == "unknown"
+
+
+@pytest.mark.parametrize(("by", "words"), [
+    ("driver", "3.00 GiB of 12.0 GiB, 25 %, all that its driver has allocated"),
+    ("allocator", "3.00 GiB of 12.0 GiB, 25 %"),
+])  # fmt: skip
+def test_a_peak_that_the_driver_counts_is_named_as_such(by: str, words: str) -> None:
+    machine = Machine("m", devices=(Device("mps", "torch", memory=12 << 30),))
+    peak = Series("peak_device_memory", "B", (float(3 << 30),), stage="process")
+    case = Case("mlp", device="mps")
+    record = Record(SCHEMA, "", "2026-01-01T00:00:00Z", "measured", Run("r"), case, "ok", "", machine,
+                    series=(peak,), facts={"device_peak_by": by})  # fmt: skip
+    (line,) = [line for line in record_text(record).splitlines() if line.startswith("peak device memory")]
+    assert line.removeprefix("peak device memory").strip() == words

@@ -156,7 +156,9 @@ def _peaks(record: Record) -> Rows:
     for metric, there in (("peak_memory", record.machine.memory), ("peak_device_memory", on_device)):
         for peak in record.values(metric, "process"):
             share = f" of {show_bytes(there)}, {show_percent(peak / there)}" if there else ""
-            yield metric.replace("_", " "), f"{show_bytes(peak)}{share}"
+            by_driver = metric == "peak_device_memory" and record.fact("device_peak_by") == "driver"
+            counted = ", all that its driver has allocated" if by_driver else ""
+            yield metric.replace("_", " "), f"{show_bytes(peak)}{share}{counted}"
 
 
 def _rates(record: Record) -> Rows:

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from mldyno.workloads import Build
 
 
-# Errors of torch.compile if it can't compile for a device, each with the next step.
-NO_COMPILER = {
+# Errors if a device, or the compiler for it, can't be used, each with the next step.
+CURES = {
+    "CUDA error: no kernel image is available": (
+        "this build of PyTorch has no kernels for this GPU; a GPU of compute capability below 7.5 needs the build for "
+        "CUDA 12.6, a new one a newer PyTorch; pip install torch --index-url https://download.pytorch.org/whl/cu126"
+    ),
+    "Failed to find C compiler": "torch.compile needs a C compiler for this device; install gcc or clang",
     "InvalidCxxCompiler": "torch.compile needs a C++ compiler; install g++ or clang",
     "TritonMissing": "torch.compile needs Triton for this device; pip install triton",
     "GPUTooOldForTriton": "this GPU is too old for Triton, which torch.compile needs: compute capability 7.0 or newer",
@@ -51,11 +56,13 @@ class Torch(Framework):
     not_supported = (
         "not implemented for", "unsupported autocast device", "does not support bfloat16", "doesn't support float64",
         "is not supported on", "not currently supported on", "could not create a primitive",
+        "no kernel image is available",
     )  # fmt: skip
     out_of_memory = (
         "out of memory", "outofmemoryerror", "can't allocate memory", "not enough memory",
         "invalid buffer size",  # MPS
-        "_status_alloc_failed", "out_of_device_memory",  # CUDA's and AMD's libraries; Intel's driver
+        "_status_alloc_failed", "_allocation_failed",  # CUDA's and AMD's libraries
+        "out_of_device_memory",  # Intel's driver
     )  # fmt: skip
     torch: Any = None
     _team: TorchTeam | None = None
@@ -202,7 +209,7 @@ class Torch(Framework):
 
     def explain(self, error: BaseException) -> tuple[str, str]:
         words = f"{type(error).__name__} {error}"
-        advice = next((advice for name, advice in NO_COMPILER.items() if name in words), None)
+        advice = next((advice for name, advice in CURES.items() if name in words), None)
         return super().explain(error) if advice is None else ("unsupported", advice)
 
 

@@ -63,7 +63,7 @@ class TorchBackend(Backend):
         """Refuse LSTMs under autocast on MPS: their weights stay in fp32, and the kernel takes one type only."""
         recurrent = any(isinstance(module, self.torch.nn.RNNBase) for module in self.network.modules())
         if recurrent and self.policy.autocasts and self.device.type == "mps":
-            raise Unsupported("recurrent layers can't run under autocast on MPS; take fp32, fp16 or bf16")
+            raise Unsupported("recurrent layers can't run under autocast on MPS; take fp32; fp16 and bf16 are untested")
 
     def with_loss(self, forward: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         """Return a function that computes an output and its loss."""
@@ -311,13 +311,12 @@ class TorchProgram(ModelProgram):
         return (compiled, counted_memory(self.torch, self.device, "memory_reserved") or self._driver_memory() or 0)
 
     def device_peak(self) -> int | None:
-        """Return the peak of allocated memory; on MPS, which counts no peak, the memory allocated by its driver."""
+        """Return the peak of allocated memory, or the driver's memory if no peak is counted: on MPS before 2.13."""
         peak = counted_memory(self.torch, self.device, "max_memory_allocated")
-        by_driver = self._driver_memory()
-        if peak or by_driver is None:
-            return peak or None
-        self.noted["device_peak_by"] = "driver"
-        return by_driver
+        counted = peak or self._driver_memory()
+        if counted:
+            self.noted["device_peak_by"] = "allocator" if peak else "driver"
+        return counted
 
     def _driver_memory(self) -> int | None:
         """Return the memory in B that a device's driver has allocated; only MPS has this counter."""
