@@ -16,11 +16,13 @@ class Library:
     """NVIDIA's, with one card that may have no counter, or be partitioned; an old one knows nothing of parts."""
 
     def __init__(self, counts: bool = True, partitioned: bool | None = None) -> None:
-        self.counts, self.fails = counts, False
-        if partitioned is not None:
-            self.nvmlDeviceGetMigMode = lambda card, current, pending: (
-                setattr(current._obj, "value", int(partitioned)) or 0
-            )
+        self.counts, self.fails, self.partitioned = counts, False, partitioned
+
+    def nvmlDeviceGetMigMode(self, card: Any, current: Any, pending: Any) -> int:
+        if self.partitioned is None:
+            raise AttributeError("undefined symbol: nvmlDeviceGetMigMode")
+        current._obj.value = int(self.partitioned)
+        return 0
 
     def nvmlDeviceGetHandleByUUID(self, uuid: bytes, card: Any) -> int:
         card._obj.value = {b"GPU-aaaa-1": 7, b"MIG-cccc-3": 9}.get(uuid, 0)
