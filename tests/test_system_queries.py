@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import Tool
 
 from mldyno import system_queries
 
@@ -67,3 +69,17 @@ def test_the_time_that_a_tool_has_can_be_given(tmp_path: Path) -> None:
 
 def test_what_is_not_text_becomes_text_that_can_be_shown(tmp_path: Path) -> None:
     assert system_queries.ask(written(tmp_path, r"printf 'M\377\0001 \303\251'")) == "M\ufffd\x001 é"
+
+
+@pytest.mark.parametrize(
+    ("platform", "script", "cxx", "stubs"),
+    [("darwin", "echo /Library/Developer/CommandLineTools", "", False), ("darwin", "exit 2", "", True),
+     ("darwin", "exit 2", "/opt/homebrew/bin/g++-15", False), ("linux", "exit 2", "", False)],
+)  # fmt: skip
+def test_compilers_of_a_mac_are_stubs_without_the_command_line_tools(
+    platform: str, script: str, cxx: str, stubs: bool, tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool("xcode-select", f'[ "$1" = -p ] || exit 9; {script}')
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("CXX", cxx)
+    assert system_queries.compilers_are_stubs() is stubs

@@ -57,6 +57,11 @@ def run(*command: str, timeout_s: float | None = None) -> Answer:
     return Answer()
 
 
+def compilers_are_stubs() -> bool:
+    """Return whether `clang++` and `g++` only open a dialog: on a Mac without the command line tools."""
+    return sys.platform == "darwin" and not os.environ.get("CXX") and run("xcode-select", "-p").code != 0
+
+
 def _output(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
     """Return all output of a process that ends in time; else None."""
     assert process.stdout is not None

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from mldyno.frameworks import Unsupported
+from mldyno.frameworks.torch import Torch, devices
 from mldyno.frameworks.torch.devices import FEATURES, support, try_feature
+from mldyno.records import Case
 
 # Warnings as PyTorch's sources have them, for MPS and for XPU.
 MPS = "The operator '{}' is not currently supported on the MPS backend and will fall back to run on the CPU. This may …"
@@ -102,6 +104,19 @@ def test_a_compiler_that_compiles_nothing_is_seen(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch, "compile", lambda function: function)
     with pytest.raises(Unsupported, match="without compiling anything"):
         try_feature(torch, "compile", "cpu")
+
+
+def test_where_a_compiler_would_open_a_dialog_it_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    framework = Torch()
+    framework.start()
+    monkeypatch.setattr(devices, "compilers_are_stubs", lambda: True)
+    monkeypatch.setattr(torch, "compile", started.append)
+    with pytest.raises(Unsupported, match="xcode-select --install"):
+        try_feature(torch, "compile", "cpu")
+    with pytest.raises(Unsupported, match="xcode-select --install"):
+        framework.check(Case("mlp", batch=2, compile=True), lambda *_: None, None)
+    assert started == []
 
 
 def test_a_build_says_what_it_is_for() -> None:

@@ -127,6 +127,8 @@ class Torch(Framework):
         if case.pin_memory and case.device.partition(":")[0] in UNPINNED:
             raise Unsupported(f"pinned memory is for copies to CUDA or XPU; on {case.device} PyTorch pins nothing")
         super().check(case, build, data)
+        if case.compile:
+            devices.check_compiler()
         autocasts = str(case.precision).startswith("amp")
         release = tuple(map(int, str(self.torch.__version__).split(".")[:2]))
         if case.device.startswith("mps") and autocasts and release < FIRST_SAFE_AUTOCAST_ON_MPS:

@@ -19,6 +19,7 @@ from typing import Any
 
 from mldyno.frameworks import Trial, Unsupported
 from mldyno.records import Device, Fact
+from mldyno.system_queries import compilers_are_stubs
 from mldyno.values import SEED
 
 # Facts from the properties of a device, in SI units.
@@ -175,7 +176,14 @@ def _fusible(torch: ModuleType, a: Any, b: Any) -> Tensors:
     return ((a @ b).sin() * b + a.relu(),)
 
 
+def check_compiler() -> None:
+    """Refuse to compile where that opens a dialog on the user's screen."""
+    if compilers_are_stubs():
+        raise Unsupported("torch.compile needs a C++ compiler; run xcode-select --install")
+
+
 def _compiled(torch: ModuleType, a: Any, b: Any) -> Tensors:
+    check_compiler()
     compiled = torch.compile(lambda a, b: _fusible(torch, a, b))
     statistics = torch._dynamo.utils.counters["stats"]
     before = statistics["unique_graphs"]
