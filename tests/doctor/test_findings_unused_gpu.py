@@ -111,11 +111,66 @@ def test_an_old_macos_is_told_from_one_that_should_do(macos: str, version: str, 
 
 
 @pytest.mark.parametrize("package", ["tensorflow", "tensorflow-macos"])
-def test_tensorflow_on_a_mac_needs_its_plug_in(package: str) -> None:
+@pytest.mark.parametrize(
+    ("release", "python", "alone", "with_plug_in"),
+    [("2.18.1", "3.12.4", "no-tensorflow-metal", None), ("2.19.1", "3.10.14", "no-tensorflow-metal", None),
+     ("2.19.1", "3.13.1", "tensorflow-without-gpu", None), ("2.17.1", "3.12.4", "tensorflow-without-gpu", None),
+     ("2.20.0", "3.12.4", "tensorflow-without-gpu", "tensorflow-metal-breaks"),
+     ("2.21.0", "3.11.9", "tensorflow-without-gpu", "tensorflow-metal-breaks")],
+)  # fmt: skip
+def test_apples_plug_in_is_advised_only_where_tensorflow_loads_it(
+    release: str, python: str, alone: str, with_plug_in: str | None, package: str
+) -> None:
     mine = torch("2.13.0", (CPU, MPS), mps=True)
-    assert codes(mine, **MAC, packages={package: "2.16.2"}) == ["no-tensorflow-metal"]
-    assert codes(mine, **MAC, packages={package: "2.16.2", "tensorflow-metal": "1.2.0"}) == []
-    assert codes(torch(), system="Linux", packages={package: "2.16.2"}) == []
+    (advice,) = findings(mine, **MAC, packages={package: release}, python=python)
+    assert advice.code == alone
+    assert advice.cure == (
+        "pip install tensorflow-metal" if alone == "no-tensorflow-metal" else "measure the GPU with torch or mlx"
+    )
+    beside = findings(mine, **MAC, packages={package: release, "tensorflow-metal": "1.2.0"}, python=python)
+    assert [each.code for each in beside] == ([with_plug_in] if with_plug_in else [])
+    assert all("uninstall tensorflow-metal" in each.cure for each in beside)
+    assert codes(torch(), system="Linux", packages={package: release}, python=python) == []
+
+
+AMD: dict[str, Any] = {"system": "Linux", "gpus": (Gpu("amd", "AMD 0x744c"),), "nodes": ("kfd",)}
+INTEL = Gpu("intel", "Intel 0x56a0")
+ON_CPU: dict[str, Any] = {"cuda": None, "rocm": False, "mps": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "support", "facts", "code", "cure"),
+    [("tensorflow", ON_CPU, LINUX, "cpu-only-build", "tensorflow[and-cuda]"),
+     ("tensorflow", {**ON_CPU, "cuda": "12.4"}, LINUX, "gpu-not-found", "tensorflow[and-cuda]"),
+     ("tensorflow", ON_CPU, {**LINUX, "gpus": (INTEL, T4)}, "cpu-only-build", "tensorflow[and-cuda]"),
+     ("tensorflow", ON_CPU, AMD, "cpu-only-build", "tensorflow-rocm"),
+     ("tensorflow", ON_CPU, {**LINUX, "gpus": (INTEL,)}, None, ""), ("tensorflow", ON_CPU, MAC, None, ""),
+     ("jax", ON_CPU, LINUX, "cpu-only-build", "jax[cuda13]"),
+     ("jax", ON_CPU, AMD, "cpu-only-build", "jax[rocm7-local]"),
+     ("jax", {**ON_CPU, "mps": True}, MAC, "mps-unavailable", "virtual machine"),
+     ("jax", {**ON_CPU, "cuda": "13"}, LINUX, "driver-too-old", "jax[cuda12]"),
+     ("jax", ON_CPU, MAC, "cpu-only-build", "torch or mlx"), ("mlx", {}, LINUX, "gpu-not-found", "mlx[cuda13]"),
+     ("onnxruntime", {}, LINUX, "gpu-not-found", "onnxruntime-gpu"), ("openvino", {}, LINUX, None, "")],
+)  # fmt: skip
+def test_a_framework_without_the_gpu_has_the_cure_of_its_own(
+    name: str, support: dict[str, Any], facts: dict[str, Any], code: str | None, cure: str
+) -> None:
+    without = findings(Installed(name, "", {name: "1.0"}, 2, (CPU,), support), **facts)
+    assert [each.code for each in without] == ([code] if code else [])
+    assert all(cure in each.cure for each in without)
+
+
+def test_the_build_of_one_framework_does_not_hide_that_another_finds_no_gpu() -> None:
+    facts: dict[str, Any] = LINUX
+    two = (Installed("jax", "", {}, 2, (CPU,), ON_CPU), torch(cuda="12.4"))
+    both = of(Checkup(facts=Facts(**facts), frameworks=two))
+    assert [each.code for each in both] == ["cpu-only-build", "gpu-not-found"]
+
+
+def test_a_framework_that_fails_is_installed_whatever_its_package_is_called() -> None:
+    failing = Installed("tensorflow", error="NotFoundError: libmetal_plugin.dylib")
+    assert codes(failing, system="Linux", packages={"tensorflow-cpu": "2.21.0"}) == ["framework-fails"]
+    assert codes(failing, system="Linux", packages={"keras": "3.15.1"}) == ["no-framework"]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,21 @@
-"""JAX with several devices: a model and its device stay together, whatever the process's default device is."""
+"""JAX with several devices: a model and its device stay together, whatever the process's default device is.
+
+And the platforms of its plug-ins.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.separate_process import facts_of
 
+from mldyno.frameworks.jax import Jax
+
 SCRIPT = Path(__file__).with_name("jax_on_devices.py")
+NONE = {"cuda": None, "rocm": False, "mps": False}
 
 
 @pytest.fixture
@@ -49,3 +56,28 @@ def test_tf32_is_for_devices_that_have_it(facts: dict[str, Any]) -> None:
     assert facts["precisions"]["here"] == "fp32"
     assert "changes no bit of a product on this GPU" in facts["precisions"]["without"]
     assert facts["precisions"]["refused"] == "tf32 is a mode of CUDA's matmuls; cpu has none"
+
+
+@pytest.mark.parametrize(
+    ("module", "platforms"),
+    [("xla_cuda13", {**NONE, "cuda": "13"}), ("xla_cuda12", {**NONE, "cuda": "12"}),
+     ("xla_rocm7", {**NONE, "rocm": True}), ("mps", {**NONE, "mps": True}), ("something", NONE)],
+)  # fmt: skip
+@pytest.mark.parametrize("way", ["package", "entry point"])
+def test_it_says_which_gpus_its_plug_ins_are_for(
+    module: str, platforms: dict[str, Any], way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "package":
+        (tmp_path / "jax_plugins" / module).mkdir(parents=True)
+        (tmp_path / "jax_plugins" / module / "__init__.py").touch()
+    else:
+        (tmp_path / "some-1.0.dist-info").mkdir()
+        (tmp_path / "some-1.0.dist-info" / "METADATA").write_text("Name: some\nVersion: 1.0\n")
+        (tmp_path / "some-1.0.dist-info" / "entry_points.txt").write_text(f"[jax_plugins]\nit = jax_plugin.{module}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "jax_plugins", raising=False)
+    assert Jax().support() == platforms
+
+
+def test_without_plug_ins_it_is_for_the_cpu_only() -> None:
+    assert Jax().support() == NONE

@@ -46,7 +46,10 @@ from mldyno.worker.session import translated
 NOISE_S = 60.0
 START_S, COMPILE_S = 4.0, 25.0  # to start a framework, and to compile for the first time, on a slow machine
 Progress = Callable[[str, float], None]
-PACKAGES = (*interpreters.PACKAGES, "tensorflow-macos", "tensorflow-metal", "jax-metal", "jax-mps")
+PACKAGES = (
+    *interpreters.PACKAGES, "tensorflow-cpu", "tensorflow-macos", "tensorflow-rocm", "tensorflow-metal",
+    "jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm7-plugin", "jax-mps", "jax-metal", "onnxruntime-gpu",
+)  # fmt: skip
 NODES = ("nvidia[0-9]*", "kfd", "dxg", "dri/renderD*")
 # Files and variables that show a container.
 CONTAINERS = {"docker": "/.dockerenv", "podman": "/run/.containerenv", "kubernetes": "KUBERNETES_SERVICE_HOST"}
@@ -221,7 +224,7 @@ def gather_facts(machine: Machine, vendors: machines.Vendors) -> Facts:
         barred=tuple(str(node.relative_to("/dev")) for node in nodes if not os.access(node, os.R_OK | os.W_OK)),
         driver=driver.version if driver else "", driver_cuda=driver.cuda if driver else "",
         driver_error=driver.fault if driver else "",
-        packages=installed(PACKAGES), env=recorded_environment(),
+        python=platform.python_version(), packages=installed(PACKAGES), env=recorded_environment(),
         cores=machine.cores, quota=attempt(machines.cores_allowed, None),
         load=attempt(lambda: os.getloadavg()[0], None),
         memory=machine.memory, available=attempt(machines.available_memory, None),

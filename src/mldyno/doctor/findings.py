@@ -34,30 +34,56 @@ START_WITH_GPU = {
     "intel": "--device /dev/dri",
 }
 CHOOSE = "choose one at https://pytorch.org/get-started/locally"
+# What installs a framework for the GPUs of a vendor. A framework that is not listed for a vendor has none for it.
+BUILDS = {
+    "torch": {vendor: f"install a build for {CALLED[kind]}: {CHOOSE}" for vendor, kind in NEEDED.items()},
+    "tensorflow": {
+        "nvidia": "pip uninstall tensorflow-cpu, if that is installed; then pip install 'tensorflow[and-cuda]'",
+        "amd": "install AMD's build of TensorFlow, tensorflow-rocm, from https://repo.radeon.com/rocm/manylinux",
+    },
+    "jax": {
+        "nvidia": "pip install 'jax[cuda13]'; with a driver before 580, 'jax[cuda12]'",
+        "amd": "pip install 'jax[rocm7-local]'",
+        "apple": "measure with torch or mlx; or try jax-mps, a plug-in by others, of the same release as JAX",
+    },
+    "mlx": {
+        "nvidia": "pip install 'mlx[cuda13]'; with a driver before 580, 'mlx[cuda12]'", "apple": "pip install -U mlx",
+    },
+    "onnxruntime": {"nvidia": "pip uninstall onnxruntime, then pip install onnxruntime-gpu"},
+    "openvino": {"intel": "install Intel's OpenCL driver (Debian, Ubuntu: intel-opencl-icd)"},
+}  # fmt: skip
+OLDER_CUDA = {
+    "torch": f", or torch built for {{older}}: {CHOOSE}",
+    "jax": ", or JAX for CUDA 12: pip install 'jax[cuda12]'",
+}
+# Of tensorflow-metal 1.2.0, the last: releases of TensorFlow that load it, and the newest Python that has a wheel.
+PLUGGABLE_TENSORFLOW, NEWEST_PYTHON_OF_METAL = ((2, 18), (2, 19)), (3, 12)
 
-# Why a GPU is not used.
+# Why a GPU is not used, whatever the framework is built for.
 WHY_UNUSED = (
-    "cpu-only-build", "other-build", "container-without-gpu", "no-driver", "driver-fails", "driver-too-old",
-    "no-permission", "visible-devices", "old-macos", "mps-unavailable",
+    "container-without-gpu", "no-driver", "driver-fails", "driver-too-old", "no-permission", "visible-devices",
+    "old-macos", "mps-unavailable",
 )  # fmt: skip
 BY_CONDITIONS = ("", "")  # message and cure of a condition
 # The codes in the order in which findings are reported, each with its message and its cure.
 TEXTS = {
     "no-framework": ("{name} is not installed for this Python", "pip install 'mldyno[{name}]'"),
+    "tensorflow-metal-breaks": (
+        "tensorflow-metal does not fit TensorFlow {version}, which can't be imported beside it, for the CPU either",
+        "pip uninstall tensorflow-metal; measure the GPU with torch or mlx, or with TensorFlow 2.19 on Python 3.12"),
     "framework-fails": ("{name} {version} is installed, but does not start: {error}",
         "reinstall {name} in its newest version: pip install -U {name}"),
     "rosetta": BY_CONDITIONS,
     "cpu-only-build": (
-        "{build} is built for the CPU only; the GPU ({gpu}) is not used", f"install a build for {{needed}}: {CHOOSE}"),
-    "other-build": (
-        "{build} is built for {other}; the GPU ({gpu}) needs {needed}", f"install a build for {{needed}}: {CHOOSE}"),
+        "{build} is built for the CPU only; the GPU ({gpu}) is not used", "{install}"),
+    "other-build": ("{build} is built for {other}; the GPU ({gpu}) needs {needed}", "{install}"),
     "container-without-gpu": ("the machine has a GPU ({gpu}), but this container ({container}) has no access to it",
         "start it with {options}"),
     "no-driver": ("the machine has a GPU ({gpu}), but no NVIDIA driver", "install NVIDIA's driver, and restart"),
     "driver-fails": ("NVIDIA's driver does not answer: {error}",
         "restart the machine: after an update the old driver is still loaded; else install the driver again"),
     "driver-too-old": ("{name} is built for CUDA {cuda}; driver {driver} is too old for that{limit}",
-        f"install {{newer}}, or {{name}} built for {{older}}: {CHOOSE}"),
+        "install {newer}{other}"),
     "no-permission": ("{name} can't reach the GPU ({gpu}): this user may not open {nodes}",
         "join the groups that may (sudo usermod -aG render,video $USER), and log in again"),
     "visible-devices": (
@@ -66,9 +92,12 @@ TEXTS = {
     "mps-unavailable": ("{name} is built for MPS, but the system gives it no Metal device",
         "run it outside of a virtual machine or sandbox, in a session that is logged in; else reinstall it"),
     "no-tensorflow-metal": (
-        "TensorFlow is installed without tensorflow-metal: it sees no GPU", "pip install tensorflow-metal"),
+        "TensorFlow {version} is installed without tensorflow-metal: it sees no GPU", "pip install tensorflow-metal"),
+    "tensorflow-without-gpu": (
+        "TensorFlow {version} has no GPU on this Mac: tensorflow-metal is for 2.18 and 2.19, on Python 3.12 at most",
+        "measure the GPU with torch or mlx"),
     "gpu-not-found": ("{name} does not find the GPU ({gpu}){reason}",
-        "see if the vendor's own tool finds it (nvidia-smi, rocminfo, xpu-smi); then reinstall the framework"),
+        "see if the vendor's own tool finds it (nvidia-smi, rocminfo, xpu-smi); if it does: {install}"),
     "device-broken": ("{place} can't do a matmul ({outcome}): {reason}",
         "the device may be too old for this build, or taken by another program: try an older build of the framework, "
         "or restart the machine"),
@@ -140,25 +169,34 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, match.group().split("."))) if match else ()
 
 
-def _gpu_of(checkup: Checkup, vendor: str | None = None) -> Gpu | None:
-    return next((gpu for gpu in checkup.facts.gpus if vendor in (None, gpu.vendor)), None)
+def _gpu_of(checkup: Checkup, *vendors: str) -> Gpu | None:
+    return next((gpu for gpu in checkup.facts.gpus if gpu.vendor in vendors), None)
 
 
-def _unused(checkup: Checkup, vendor: str | None = None) -> Iterator[tuple[Installed, Gpu]]:
-    """Yield each framework that runs and has no accelerator, with a GPU (of a vendor) that it could use."""
-    gpu = _gpu_of(checkup, vendor)
-    if gpu is not None:
-        yield from ((each, gpu) for each in checkup.frameworks if not each.error and not each.accelerators)
+def _unused(checkup: Checkup, *vendors: str) -> Iterator[tuple[Installed, Gpu]]:
+    """Yield each framework that runs and has no accelerator, with a GPU (of these vendors) that it could use."""
+    for framework in checkup.frameworks:
+        usable = [vendor for vendor in BUILDS.get(framework.name, ()) if not vendors or vendor in vendors]
+        gpu = _gpu_of(checkup, *usable)
+        if gpu is not None and not framework.error and not framework.accelerators:
+            yield framework, gpu
+
+
+def _fits(checkup: Checkup, framework: Installed) -> bool:
+    """Return whether a framework is built for one of the GPUs here, or does not say what it is built for."""
+    return not framework.support or any(framework.support.get(NEEDED[gpu.vendor]) for gpu in checkup.facts.gpus)
 
 
 def _builds(checkup: Checkup) -> Findings:
-    for framework, gpu in _unused(checkup):
-        built_for = [name for name in CALLED if framework.support.get(name)]
-        fits = any(NEEDED[card.vendor] in built_for for card in checkup.facts.gpus)
-        if not fits and framework.support and not checkup.facts.translated:
+    for framework, gpu in () if checkup.facts.translated else _unused(checkup):
+        if not _fits(checkup, framework):
             build = f"{framework.name} {framework.versions.get(framework.name, '')}"
-            code, other = ("other-build", CALLED[built_for[0]]) if built_for else ("cpu-only-build", "")
-            yield finding(code, build=build, other=other, gpu=gpu.name, needed=CALLED[NEEDED[gpu.vendor]])
+            others = [name for kind, name in CALLED.items() if framework.support.get(kind)]
+            install = BUILDS[framework.name][gpu.vendor]
+            yield finding(
+                "other-build" if others else "cpu-only-build", build=build, other="".join(others[:1]), gpu=gpu.name,
+                needed=CALLED[NEEDED[gpu.vendor]], install=install,
+            )  # fmt: skip
 
 
 def _containers(checkup: Checkup) -> Findings:
@@ -186,8 +224,8 @@ def _drivers(checkup: Checkup) -> Findings:
                 "driver-too-old", name=framework.name, cuda=framework.support["cuda"],
                 driver=facts.driver or "of NVIDIA",
                 limit=f" (it takes CUDA {facts.driver_cuda} at most)" if takes else "",
-                older=f"CUDA {takes[0]}" if takes else "an older CUDA",
                 newer=f"driver {least} or newer" if least else "a newer driver",
+                other=OLDER_CUDA.get(framework.name, "").format(older=f"CUDA {takes[0]}" if takes else "an older CUDA"),
             )  # fmt: skip
 
 
@@ -228,27 +266,43 @@ def _macs(checkup: Checkup) -> Findings:
     here = _numbers(facts.version)
     for framework, _ in _unused(checkup, "apple"):
         torch = framework.versions.get("torch", "")
-        oldest = next(oldest for since, oldest in OLDEST_MACOS if _numbers(torch) >= since)
+        oldest = next((oldest for since, oldest in OLDEST_MACOS if _numbers(torch) >= since), ())
         if framework.support.get("mps") and () < here < oldest:
             yield finding("old-macos", version=facts.version, torch=torch, least=".".join(map(str, oldest)))
         elif framework.support.get("mps") and here >= oldest and not facts.translated:
             yield finding("mps-unavailable", name=framework.name)
-    if facts.system == "Darwin" and {"tensorflow", "tensorflow-macos"} & set(facts.packages):
-        if "tensorflow-metal" not in facts.packages:
-            yield finding("no-tensorflow-metal")
+
+
+def _tensorflow_on_macs(checkup: Checkup) -> Findings:
+    """Find whether Apple's plug-in is missing, or does not fit this TensorFlow, or can't be had for it."""
+    facts = checkup.facts
+    version = facts.packages.get("tensorflow") or facts.packages.get("tensorflow-macos")
+    if facts.system != "Darwin" or version is None:
+        return
+    release, python = _numbers(version)[:2], _numbers(facts.python)[:2]
+    if "tensorflow-metal" in facts.packages:
+        if release > PLUGGABLE_TENSORFLOW[-1]:
+            yield finding("tensorflow-metal-breaks", version=version)
+    elif release in PLUGGABLE_TENSORFLOW and python <= NEWEST_PYTHON_OF_METAL:
+        yield finding("no-tensorflow-metal", version=version)
+    else:
+        yield finding("tensorflow-without-gpu", version=version)
 
 
 def _gpu_not_found(checkup: Checkup) -> Findings:
     """Report each GPU that is not used for none of the reasons above."""
     for framework, gpu in () if checkup.facts.translated else _unused(checkup):
-        reason = framework.support.get("reason")
-        yield finding("gpu-not-found", name=framework.name, gpu=gpu.name, reason=f": {reason}" if reason else "")
+        if _fits(checkup, framework):
+            reason, install = framework.support.get("reason"), BUILDS[framework.name][gpu.vendor]
+            words = f": {reason}" if reason else ""
+            yield finding("gpu-not-found", name=framework.name, gpu=gpu.name, reason=words, install=install)
 
 
 # -- frameworks and devices ----------------------------------------------------------------------
 def _frameworks(checkup: Checkup) -> Findings:
     for framework in checkup.frameworks:
-        name, version = framework.name, checkup.facts.packages.get(framework.name)
+        name, packages = framework.name, checkup.facts.packages
+        version = next((packages[each] for each in (name, f"{name}-cpu", f"{name}-gpu") if each in packages), None)
         if framework.error:
             code = "no-framework" if version is None else "framework-fails"
             yield finding(code, name=name, version=version, error=framework.error)
@@ -398,6 +452,6 @@ def _store(checkup: Checkup) -> Findings:
 
 
 RULES = (
-    _builds, _containers, _drivers, _permissions, _visible_devices, _macs, _frameworks, _features, _cores, _settings,
-    _conditions, _memory, _governor, _noise, _sensors, _store,
+    _builds, _containers, _drivers, _permissions, _visible_devices, _macs, _tensorflow_on_macs, _frameworks, _features,
+    _cores, _settings, _conditions, _memory, _governor, _noise, _sensors, _store,
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -89,7 +88,7 @@ def _machine(checkup: Checkup) -> Rows:
     yield "clock", clock or "unknown: the system reports neither governor nor heat"
     driver = [_fact("driver {}", facts.driver or None, str), _fact("takes CUDA {}", facts.driver_cuda or None, str)]
     yield "GPUs", _listed(*(gpu.name for gpu in facts.gpus), *driver) or "none that the system sees"
-    yield "Python", f"{platform.python_version()}, mldyno {__version__}"
+    yield "Python", f"{facts.python}, mldyno {__version__}"
     yield "packages", _listed(*(f"{name} {version}" for name, version in facts.packages.items())) or "no framework"
     if facts.env:
         yield "settings", _listed(*(f"{name}={value}" for name, value in facts.env.items()))
@@ -199,7 +198,7 @@ def as_json(checkup: Checkup) -> dict[str, Any]:
             setting |= {"ratio": gain.pop("value"), **gain}
     frameworks = content["frameworks"]
     return {
-        "mldyno": __version__, "python": platform.python_version(), "machine": content["machine"],
+        "mldyno": __version__, "python": checkup.facts.python, "machine": content["machine"],
         "facts": {**content["facts"], "free_cores": checkup.free},
         "frameworks": {framework["name"]: framework for framework in frameworks},
         "devices": [device for framework in frameworks for device in framework["devices"]],

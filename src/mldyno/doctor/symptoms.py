@@ -40,6 +40,7 @@ class Facts:
     driver: str = ""
     driver_cuda: str = ""  # the newest CUDA that NVIDIA's driver supports
     driver_error: str = ""  # what the driver's own tool prints when it fails
+    python: str = ""  # the version of this interpreter
     packages: dict[str, str] = field(default_factory=dict)  # versions of installed frameworks; none is imported
     env: dict[str, str] = field(default_factory=dict)
     cores: int | None = None

@@ -5,13 +5,17 @@ Requires: jax
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
+import pkgutil
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
+from importlib import metadata
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +39,7 @@ from mldyno.values import SEED
 
 if TYPE_CHECKING:
     from mldyno.datasets import Opened
-    from mldyno.records import Case
+    from mldyno.records import Case, Fact
     from mldyno.values import Values
     from mldyno.workloads import Build, Optimiser, Phase, Recipe
 
@@ -86,6 +90,13 @@ class Jax(ArrayFramework):
                 memory = (device.memory_stats() or {}).get("bytes_limit")
                 devices.append(Device(device_name(device), "jax", str(device.device_kind), memory))
         return devices
+
+    def support(self) -> dict[str, Fact]:
+        """Return the platforms of the plug-ins that are installed: each GPU of JAX comes with one."""
+        plugins = " ".join(_plugins())
+        cuda = re.search(r"cuda(\d*)", plugins)
+        platforms: dict[str, Fact] = {"cuda": cuda and (cuda.group(1) or True), "rocm": "rocm" in plugins}
+        return platforms | {"mps": "mps" in plugins or "metal" in plugins}
 
     def device(self, case: Case) -> Any:
         devices = [*self.jax.devices(), *self.jax.devices("cpu")]
@@ -156,6 +167,14 @@ class Jax(ArrayFramework):
 def precision_name(case: Case) -> str:
     """Return JAX's name for the precision of products of fp32 numbers."""
     return "tensorfloat32" if case.precision == "tf32" else "highest"
+
+
+def _plugins() -> list[str]:
+    """Return the modules of plug-ins, where JAX looks for them: in a package of theirs, and in entry points."""
+    spec = importlib.util.find_spec("jax_plugins")
+    folders = spec.submodule_search_locations if spec else None
+    modules = [module.name for module in pkgutil.iter_modules(folders or [])]
+    return modules + [plugin.value for plugin in metadata.entry_points(group="jax_plugins")]
 
 
 def device_name(device: Any) -> str:
