@@ -44,6 +44,16 @@ def checked(program: Any, device: str) -> str:
     return "; ".join(flaws)
 
 
+def places_of_products(device: str) -> list[str]:
+    """Where the matmuls of the peaks and of the reference kernel ran."""
+    results: list[Any] = []
+    kernel: Any = plugins.framework("tensorflow").matmul(Case("mlp", framework="tensorflow", device=device), 8)
+    issue = kernel.issue
+    kernel.issue = lambda: results.append(issue())
+    kernel.run(2)
+    return [result.device.rpartition("device:")[2] for result in results]
+
+
 def waited() -> list[bool]:
     """Whether work that was issued is done: when the call returned, and after a wait."""
     released, done = threading.Event(), threading.Event()
@@ -86,6 +96,7 @@ def main(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
     facts |= {name: checked(opened("tensorflow", name, "infer", device="mps"), "mps") for name in ("mlp", "mnist-cnn")}
     facts["own model"] = checked(own_models.opened(source, "train", device="mps"), "mps")
+    facts["products"] = {device: places_of_products(device) for device in ("cpu", "mps")}
     facts["waited"] = waited()
     return facts
 

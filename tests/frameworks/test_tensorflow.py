@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from tests.separate_process import facts_of
 from mldyno.frameworks import tensorflow
 
 SCRIPT = Path(__file__).with_name("pretended_gpu.py")
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 class NotCounted(Exception):
@@ -55,6 +57,10 @@ def test_every_variable_is_on_the_cases_device_whatever_the_default_is() -> None
     assert facts()["variables"] == ["CPU:1"]
 
 
+def test_the_products_of_peaks_run_on_the_cases_device() -> None:
+    assert facts()["products"] == {"cpu": ["CPU:0"] * 2, "mps": ["CPU:1"] * 2}
+
+
 def test_a_wait_ends_after_all_work_where_sync_devices_does_nothing() -> None:
     assert facts()["waited"] == [False, True]
 
@@ -72,3 +78,27 @@ def test_memory_that_a_plug_in_does_not_count_is_unknown() -> None:
     for device in ("/GPU:0", "/device:GPU:0"):
         counted = made_up(memory=lambda name: {"peak": 5} if name == "GPU:0" else {})
         assert tensorflow.peak_memory(counted, device) == 5
+
+
+def test_the_extra_leaves_a_build_for_gpus_as_it_is() -> None:
+    """The packages `tensorflow` and `tensorflow-cpu` write the same files."""
+    extras = re.findall(r"^(tensorflow\S*) = (.*)$", PYPROJECT.read_text(), re.MULTILINE)
+    packages = {name: set(re.findall(r'"([a-z-]+)>=', requirements)) for name, requirements in extras}
+    assert packages == {
+        "tensorflow": {"tensorflow", "keras"}, "tensorflow-cpu": {"tensorflow-cpu", "tensorflow", "keras"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("built", "gpus", "platforms"),
+    [({"is_cuda_build": True, "cuda_version": "12.5.1"}, 0, {"cuda": "12.5.1", "rocm": False, "mps": False}),
+     ({"is_cuda_build": False, "is_rocm_build": False}, 0, {"cuda": False, "rocm": False, "mps": False}),
+     ({}, 1, {"cuda": False, "rocm": False, "mps": True})],
+)  # fmt: skip
+def test_it_says_which_gpus_it_is_built_for(built: dict[str, Any], gpus: int, platforms: dict[str, Any]) -> None:
+    framework, tf = tensorflow.Tensorflow(), made_up()
+    tf.sysconfig = SimpleNamespace(get_build_info=lambda: built)
+    tf.config.list_physical_devices = lambda kind: [SimpleNamespace(name="/physical_device:GPU:0")] * gpus
+    tf.config.experimental.get_device_details = lambda gpu: {}
+    framework.tf = tf
+    assert framework.support() == platforms

@@ -10,6 +10,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,9 @@ from mldyno.trees import each_array, is_array
 from mldyno.values import SEED
 
 if TYPE_CHECKING:
-    from mldyno.records import Case
+    from mldyno.records import Case, Fact
     from mldyno.values import Values
-    from mldyno.workloads import Build, Optimiser, Portable, Recipe
+    from mldyno.workloads import Build, Optimiser, Recipe
 
 ADAM_EPSILON = 1e-8  # PyTorch's
 POLICIES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "amp-bf16": "mixed_bfloat16"}
@@ -74,9 +75,21 @@ class Tensorflow(ArrayFramework):
             devices.append(Device(device_name(self.tf, gpu.name), "tensorflow", title))
         return devices
 
+    def support(self) -> dict[str, Fact]:
+        """Return the platforms of this build; on a Mac that depends on a plug-in, so only its GPU shows it."""
+        built = self.tf.sysconfig.get_build_info()
+        platforms: dict[str, Fact] = {
+            "cuda": built.get("cuda_version") or bool(built.get("is_cuda_build")),
+            "rocm": built.get("rocm_version") or bool(built.get("is_rocm_build")),
+        }
+        return platforms | {"mps": any(device.name.startswith("mps") for device in self.devices())}
+
     def device(self, case: Case) -> str:
         """Return TensorFlow's name for a case's device."""
         return "/CPU:0" if case.device == "cpu" else f"/GPU:{case.device.partition(':')[2] or 0}"
+
+    def on_device(self, case: Case) -> AbstractContextManager[Any]:
+        return self.tf.device(self.device(case))  # type: ignore[no-any-return]
 
     def layers(self, case: Case, dropout: bool) -> KerasLayers:
         self.keras.utils.set_random_seed(SEED)
@@ -86,11 +99,6 @@ class Tensorflow(ArrayFramework):
         with self.tf.device("/CPU:0"):
             dtype = self.tf.int32 if values.scale is None else stored_type(case)
             return self.tf.constant(with_channels_last(in_numpy(values)), dtype)
-
-    def recipe(self, case: Case, build: Build | Portable, dropout: bool, rate: float = 1.0) -> Recipe:
-        """Create all variables on the case's device; the default is a GPU if there is one, whatever the case asks."""
-        with self.tf.device(self.device(case)):
-            return super().recipe(case, build, dropout, rate)
 
     def user_recipe(self, case: Case, build: Build) -> Recipe:
         """Call the user's code under the precision's policy, which Keras layers take when they are created."""
@@ -118,16 +126,16 @@ class Tensorflow(ArrayFramework):
 
     def matmul(self, case: Case, size: int, layout: str | None = None) -> Repeated:
         tf, side = self.tf, min(size, MATMUL_SIDE)
-        with tf.device(self.device(case)):
+        with self.on_device(case):
             parts = [tf.random.stateless_normal((side, side), (1, place)) for place in range(2)]
             drawn = [tf.tile(part, (size // side, size // side)) for part in parts]
             factors = [tf.cast(matrix, multiplied_type(case)) for matrix in drawn]
         wait = waiting(tf, self.device(case), case)
-        return Repeated(partial(tf.linalg.matmul, *factors), wait, 2.0 * size**3)
+        return Repeated(partial(tf.linalg.matmul, *factors), wait, 2.0 * size**3, partial(self.on_device, case))
 
     def allocate(self, case: Case, size: int) -> Any:
         """Return zeros, which are written to memory."""
-        with self.tf.device(self.device(case)):
+        with self.on_device(case):
             return self.tf.zeros((size,), self.tf.uint8)
 
 
