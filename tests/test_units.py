@@ -113,7 +113,7 @@ def test_a_moment_is_read_as_a_day_a_date_or_a_time_ago(text: str, moment: str) 
 
 @pytest.mark.parametrize("text", ["", "soon", "3", "3 parsecs", "2026-13-01", "-3d", "123456d"])
 def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
-    with pytest.raises(UsageError, match="is no moment; write it as yesterday, 3d, 12h or 2026-11-01"):
+    with pytest.raises(UsageError, match="is not a time; write it as yesterday, 3d, 12h or 2026-11-01"):
         parse_since(text, 1_794_918_600.0)
 
 

@@ -45,7 +45,7 @@ def unknown(kind: str, word: str, known: Iterable[str], meant: Sequence[str] = (
 
     names = list(known)
     begins = [name for name in names if len(word) > 2 and name.startswith(word)]
-    alike = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    alike = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     near = list(meant or dict.fromkeys([*begins, *alike]))[:MOST_SUGGESTED]
     quoted = [f"'{name}'" for name in near]
     question = f" Did you mean {' or '.join(filter(None, [', '.join(quoted[:-1]), quoted[-1]]))}?" if near else ""

@@ -129,7 +129,7 @@ def parse_since(text: str, now: float) -> str:
             moment = datetime.fromisoformat(word.replace("z", "+00:00"))
             moment = moment if moment.tzinfo is None else moment.astimezone(timezone.utc)
     except (ValueError, OverflowError):
-        raise UsageError(f"'{text[:40]}' is no moment; write it as yesterday, 3d, 12h or 2026-11-01.") from None
+        raise UsageError(f"'{text[:40]}' is not a time; write it as yesterday, 3d, 12h or 2026-11-01.") from None
     return moment.isoformat()[:19]
 
 

@@ -38,6 +38,18 @@ def test_it_names_what_is_not_usual() -> None:
     assert rerun_commands(both) == ["mldyno run mlp --mode train --batch 8", "mldyno run lstm --mode train --batch 8"]
 
 
+def test_each_run_has_its_own_command_so_that_their_axes_are_not_multiplied() -> None:
+    runs = (Case("mlp", batch=8, ranks=2), Case("mlp", batch=8, framework="jax", precision="bf16"))
+    measured = [
+        outcomes([seal(replace(record, run=replace(record.run, id=f"r{place}")))])[0]
+        for place, case in enumerate(runs) for record in of(case).records
+    ]  # fmt: skip
+    assert rerun_commands(measured) == [
+        "mldyno run mlp --mode train --batch 8 --ranks 2",
+        "mldyno run mlp --framework jax --mode train --precision bf16 --batch 8",
+    ]
+
+
 @pytest.mark.parametrize("line", ["/bin/sleep 1", "curl http://a:b/c", "sh -c 'sleep 1; echo \"$HOME\"'", "a 'b c'"])
 def test_a_command_of_yours_is_given_as_it_was_typed(line: str) -> None:
     assert rerun_command([command(line)]) == f"mldyno run -- {line}"

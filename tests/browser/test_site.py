@@ -194,7 +194,7 @@ def test_the_browser_reckons_as_python_does(
 
 def test_two_machines_are_chosen_by_name_and_swapped(browser: Browser, site: Path) -> None:
     page = visited(browser, (site / "compare.html").as_uri(), "html[data-ready]").page
-    assert page.locator("#result").text_content() == "Name two machines."
+    assert page.locator("#result").text_content() == "Choose two machines."
     page.locator("#first").fill("Example Xeon 0, 4 cores")
     page.locator("#second").fill("Sample M9 0, 4 cores")
     page.locator("#second").blur()
@@ -209,7 +209,7 @@ def test_two_machines_are_chosen_by_name_and_swapped(browser: Browser, site: Pat
 @pytest.mark.parametrize("words", ["a=no-such&b=none", "a=../../x&b=y", "a=<b>&b=%22", "a=x"])
 def test_a_machine_that_there_is_not_is_told(browser: Browser, site: Path, words: str) -> None:
     page = visited(browser, f"{(site / 'compare.html').as_uri()}#{words}", "#result p").page
-    page.wait_for_function("() => /no such machine|Name two/.test(document.querySelector('#result').textContent)")
+    page.wait_for_function("() => /no such machine|Choose two/.test(document.querySelector('#result').textContent)")
     page.context.close()
 
 

@@ -60,7 +60,7 @@ def test_what_was_measured_before_a_moment_can_be_left_out(mldyno: Mldyno, runs:
     code, _, err = mldyno("table", "mlp", "--since", "2026-11-16")
     assert (code, err.partition(";")[0]) == (1, "mldyno: nothing recorded for 'mlp' since 2026-11-16 00:00:00 UTC")
     code, _, err = mldyno("compare", "mlp", "--by", "run", "--since", "soon")
-    assert (code, err) == (2, "mldyno: 'soon' is no moment; write it as yesterday, 3d, 12h or 2026-11-01.\n")
+    assert (code, err) == (2, "mldyno: 'soon' is not a time; write it as yesterday, 3d, 12h or 2026-11-01.\n")
 
 
 def test_where_only_published_machines_could_be_compared_the_own_runs_are_pointed_at(

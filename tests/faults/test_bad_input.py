@@ -27,6 +27,8 @@ def check(dyno: Dyno, arguments: tuple[str, ...], code: int, words: tuple[str, .
         (("run", "mpl"), ("unknown workload or suite 'mpl'.", "Did you mean 'mlp'?")),
         (("run", "resnet"), ("Did you mean 'resnet18', 'resnet18-cifar' or 'resnet50'?",)),
         (("run", "zzz"), ("unknown workload or suite 'zzz'.", "m1-chips, ", "quick, roofline, scaling, attention")),
+        (("run", "nope"), ("unknown workload or suite 'nope'. Possible: apple-silicon-bert",)),
+        (("export", "x.jsonl", "mlp"), ("unexpected extra argument (mlp). See: mldyno export --help",)),
         (("bench",), ("unknown command 'bench'.", "Did you mean 'quick' or 'run'?")),
         (("list", "things"), ("unknown kind 'things'.", "workloads, suites")),
         (("run", "quik"), ("unknown workload or suite 'quik'.", "Did you mean 'quick'?")),

@@ -25,8 +25,10 @@ def measured_here(outcome: Outcome) -> bool:
 
 
 def rerun_commands(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the suite that they come from, or a command for each workload, or for the user's own commands of a run."""
-    groups = grouped(outcomes, lambda each: each.records[0].run.id if each.case.own_command else each.case.workload)
+    """Return for each run the suite that was measured, or a command for each workload, or the user's own commands."""
+    groups = grouped(
+        outcomes, lambda each: (each.records[0].run.id, "" if each.case.own_command else each.case.workload)
+    )
     return [command for command in dict.fromkeys(map(rerun_command, groups.values())) if command]
 
 

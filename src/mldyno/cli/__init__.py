@@ -176,7 +176,7 @@ def _explained(error: click.ClickException) -> str:
         return error.format_message()
     if isinstance(error, click.NoSuchOption) and any(option in parameter.opts for parameter in cli.params):
         return f"{option} goes before the command; write: mldyno {option} {context.info_name}"
-    return f"{error.format_message()} See: {context.command_path} --help"
+    return f"{error.format_message().removesuffix('.')}. See: {context.command_path} --help"
 
 
 class Signalled(KeyboardInterrupt):

@@ -89,7 +89,7 @@ def test_what_drifts_comes_first_among_twelve_cases_over_time(whole: dict[str, S
     first = charts[0].drawing
     assert isinstance(first, Samples)
     assert {steady for _, steady, _, _ in first.dots} == {False, True}
-    assert "The first 12 of 67 cases" in whole["sure"].lead
+    assert "Shown are 12 of 67 cases" in whole["sure"].lead
 
 
 def test_a_section_with_nothing_to_say_is_left_out() -> None:

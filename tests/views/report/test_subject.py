@@ -190,6 +190,9 @@ def test_the_site_has_a_row_for_each_device_and_none_for_commands_and_loops() ->
     assert "No score for" not in mine
     assert "tracked" not in re.sub(r"<small>[^<]*</small>", "", mine)
     assert GPT in mine
+    assert "<small>ls /</small>" in mine, "as it was typed"
+    assert not [path for path in made_pages if path.startswith(("work/ls-", "work/sleep-", "work/train-"))], "unranked"
+    assert "ls /" not in made_pages["workloads.html"]
 
 
 def test_a_machine_without_a_score_says_once_for_each_mode_what_the_fullest_framework_lacks() -> None:

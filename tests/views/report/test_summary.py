@@ -90,6 +90,25 @@ def test_three_sentences_at_most_of_each_question_the_clearest_first() -> None:
     assert not any("[" in line or "/" in line for line in said)
 
 
+def test_an_open_question_is_left_out_beside_a_clear_answer() -> None:
+    fast, even = Case("mlp", batch=8), Case("lstm", batch=8)
+    open_ = [
+        each
+        for case in (even, replace(even, compile=True))
+        for each in (record(case, 1e-3), record(case, 3e-3, round_=1))
+    ]
+    said = summary(subject(open_)).sentences
+    assert any("no clear difference" in line for line in said), said
+    clear = [
+        record(case, step, round_=number)
+        for case, step in ((fast, 2e-3), (replace(fast, compile=True), 1e-3))
+        for number in range(3)
+    ]
+    said = summary(subject([*open_, *clear])).sentences
+    assert any("faster" in line for line in said)
+    assert not any("no clear difference" in line for line in said), said
+
+
 def test_a_single_case_is_said_with_its_time() -> None:
     said = summary(subject([record(Case("lstm", batch=8), 1e-3)])).sentences
     assert said[0].startswith("LSTM, training, batch 8 on cpu: ")

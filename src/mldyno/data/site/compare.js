@@ -144,7 +144,7 @@
       element("td", "", { class: "wide" }, [bar(compared, widest)]),
     ]));
     return element("div", "", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Cases on ${section.device} and ${section.facing}` }, [
-      element("table", "", {}, [element("caption", "Every case that both have done"), element("thead", "", {}, [head]), element("tbody", "", {}, body)]),
+      element("table", "", {}, [element("caption", "All cases that both have run"), element("thead", "", {}, [head]), element("tbody", "", {}, body)]),
     ]);
   }
   function said(compared) {
@@ -189,7 +189,7 @@
     const main = parts.filter(({ kind }) => kind < 2).length || parts.length;
     const others = blocks.splice(main);
     if (others.length) blocks.push(element("details", "", {}, [element("summary", "Other pairs of devices"), ...others]));
-    if (!blocks.length) blocks.push(element("p", "They have no case in common: nothing can be compared."));
+    if (!blocks.length) blocks.push(element("p", "They have no case in common, so there is nothing to compare."));
     result.replaceChildren(links, ...scoreTable(first, second), ...blocks);
     document.title = `${names[0]} and ${names[1]}, compared by mldyno`;
     byId("status").textContent = `${parts.length} pairs of devices compared`;
@@ -226,13 +226,13 @@
     const stems = asked();
     fill();
     if (!stems[0] || !stems[1]) {
-      result.replaceChildren(element("p", "Name two machines."));
+      result.replaceChildren(element("p", "Choose two machines."));
       return;
     }
     try {
       show(stems, ...(await Promise.all(stems.map(load))));
     } catch {
-      result.replaceChildren(element("p", "There is no such machine in this site; name two that there are."));
+      result.replaceChildren(element("p", "This site has no such machine; choose two from the lists."));
     }
   }
   function choose(stems) {

@@ -48,9 +48,9 @@ ENERGY_LEAD = (
     "data sheet."
 )
 TRACES_LEAD = (
-    "In the charts each dot is the time of a step, averaged over one block of steps, in the order of measurement. "
-    "Each process has its own colour, the warm-up is pale, and values off the scale lie at its edge. A slope is a "
-    "drift, two bands are two speeds."
+    "Each dot in the charts is the time of a step, averaged over one block of steps, in the order of measurement. "
+    "Each process has its own colour, the warm-up is pale, and values off the scale are drawn at its edge. A slope is "
+    "a drift; two bands are two speeds."
 )
 HOW_LINES = (
     "Each case ran in its own process. A block of steps is timed from its first step until the device has finished the "
@@ -179,7 +179,7 @@ def sure(subject: Subject) -> Content:
     drawn = [_trace(number, each) for number, each in enumerate(sampled[:MOST_TRACES])]
     lead = TRACES_LEAD if drawn else ""
     if len(sampled) > MOST_TRACES:
-        lead += f" The first {MOST_TRACES} of {len(sampled):,} cases, those in which such a thing was seen first."
+        lead += f" Shown are {MOST_TRACES} of {len(sampled):,} cases, those with a drift or two speeds first."
     trust_lines = Bullets("trust-lines", [*lines, *failures(subject.outcomes)], shown=8)
     return lead, [trust_lines, SideBySide(drawn), Bullets("how-lines", HOW_LINES)]
 
@@ -235,12 +235,13 @@ def method(subject: Subject) -> Content:
     """Show on what it was measured, with what, and how to run it again."""
     records = [record for outcome in subject.outcomes for record in (*outcome.records, *outcome.pairings)]
     runs = {record.run.id: record.created[:10] for record in records}
+    first, last = min(runs.values()), max(runs.values())
     steps = sum(record.fact("steps") or 0 for record in records)
     software = list(dict.fromkeys(map(_software, records)))
     settings = dict.fromkeys(f"{name}={value}" for each in records for name, value in each.software.env.items())
     lines = [
         f"{count(len(subject.outcomes), 'case')} in {count(len(records), 'process')}, {count(steps, 'step')}, "
-        f"{count(len(runs), 'run')} from {min(runs.values())} to {max(runs.values())}.",
+        f"{count(len(runs), 'run')} {f'on {first}' if first == last else f'from {first} to {last}'}.",
         *(f"Software: {versions}." for versions in software[:8]),
         *([f"Settings that matter: {', '.join(list(settings)[:12])}."] if settings else []),
         *(f"To run it again: {command}" for command in rerun_commands(subject.outcomes)),
@@ -259,6 +260,6 @@ def machine_facts(machine: Machine) -> list[tuple[str, str]]:
 
 def _software(record: Record) -> str:
     software = record.software
-    versions = ", ".join(f"{name} {version}" for name, version in software.versions.items())
-    threads = f", {count(software.threads, 'thread')}" if software.threads else ""
-    return f"{versions or record.case.framework}, Python {software.python}{threads}, mldyno {software.mldyno}"
+    versions = [f"{name} {version}" for name, version in software.versions.items()]
+    threads = [count(software.threads, "thread")] if software.threads else []
+    return ", ".join([*versions, f"Python {software.python}", *threads, f"mldyno {software.mldyno}"])

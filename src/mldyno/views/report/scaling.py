@@ -1,4 +1,4 @@
-"""How does it scale? Over batches and lengths: tables, time, crossovers; over ranks: speed-up and waiting."""
+"""How speed depends on batch and length: tables, time, crossovers; and on the ranks: speed-up and waiting."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def _how_to_read(charts: bool, grids: int) -> str:
     parts = [
         "All axes of the charts are logarithmic. Above a dashed line the other side is faster; the large dot is where "
         "both are equal, with its 95 % interval." if charts else "",
-        "The tables have the time of a step. Colour is speed: the stronger, the more items a second, against the best "
-        f"of the same work. {NO_MEMORY} means out of memory; a mark (!) means that the notes below the table say what "
-        "spoke against the number." if grids else "",
+        "The tables have the time of a step. The stronger the colour, the more items per second, relative to the best "
+        f"in the same work. {NO_MEMORY} means out of memory; ! means that a warning applies, which is explained below "
+        "the table." if grids else "",
         f"The first {MOST_GRIDS} of {grids} tables; all numbers are in All cases." if grids > MOST_GRIDS else "",
     ]  # fmt: skip
     return " ".join(filter(None, parts))
@@ -193,6 +193,7 @@ def _waiting(subject: Subject, known: Sequence[Split]) -> Chart:
                  for share, colour in ((1 - waiting, "s1"), (waiting, "s4"))]  # fmt: skip
         rows.append(Row(subject.title(outcome), marks))
     worst = max((parts for _, parts in known), key=lambda parts: parts.waiting.value)
-    title = f"Up to {show_percent(max(0.0, worst.waiting.value))} of a step waits for gradients"
+    most = f"Up to {show_percent(worst.waiting.value)}" if worst.waiting.value > 0 else "Nothing"
+    title = f"{most} of a step waits for gradients"
     drawing = share_bars(rows, "% of a step", {"computing": "s1", "waiting for gradients": "s4"})
     return Chart("rank-steps", title, "What a step of several ranks is made of", drawing)

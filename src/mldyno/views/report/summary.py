@@ -77,10 +77,10 @@ def _missing(subject: Subject) -> str:
 
 
 def sentences(subject: Subject) -> list[str]:
-    """Return the most important sentences: the clearest answer to each question, then the others."""
+    """Return the most important sentences: clear answers, those to different questions first; else unclear ones."""
     kinds = [lines for lines in _answers(subject) if lines]
     lines = [*(lines[0] for lines in kinds), *(line for lines in kinds for line in lines[1:])]
-    lines = sorted(lines, key=lambda line: not line.clear)
+    lines = [line for line in lines if line.clear] or lines
     texts = [f"{line.text} ({SEPARATE})" if line.only_separate else line.text for line in lines]
     texts += failures(subject.outcomes)
     devices = {outcome.case.device for outcome in subject.outcomes if not outcome.case.own_command}

@@ -118,9 +118,10 @@ def shown_place(case: Case) -> str:
 
 
 def ranked_time(outcome: Outcome) -> Estimate | None:
-    """Return the time of a step by which an outcome is ranked; None where it is not."""
+    """Return the time of a step by which an outcome is ranked; None where it is not, as the user's own commands."""
     step = outcome.step
-    return None if step is None or step.value <= 0 or marks(outcome.records[0]) else step
+    unranked = outcome.case.own_work or marks(outcome.records[0])
+    return None if step is None or step.value <= 0 or unranked else step
 
 
 def kind_of(device: str) -> str:

@@ -28,7 +28,7 @@ from mldyno.views.outcomes import shown, trust
 from mldyno.views.records import headline
 from mldyno.views.report.details import machine_facts, warning_notes
 from mldyno.views.site.collection import Collection, Entry, Ranking, Whose, collected, kind_of, shown_place
-from mldyno.views.titles import case_title, place_title
+from mldyno.views.titles import case_name, case_title, place_title
 
 FILES = DATA / "site"
 ASSETS = ("style.css", "site.js", "compare.js")
@@ -216,7 +216,7 @@ def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
     step, rate, ranking = outcome.step, outcome.figure("throughput"), collection.ranking(outcome)
     doubts = [f"{code}: {reason}" for code, reason in marks(outcome.records[0])] if outcome.published else []
     return {
-        "title": case_title(outcome.case), "id": outcome.case.id, "device": place_title(outcome.case),
+        "title": case_title(outcome.case), "id": case_name(outcome.case), "device": place_title(outcome.case),
         "time": shown(step) if step is not None else headline(outcome.records[-1]),
         "sort": None if step is None else step.value,
         "rate": "" if rate is None else digits(rate.value, rate.half_width),
@@ -234,7 +234,7 @@ def _data(entry: Entry) -> dict[str, Any]:
     cases = [
         {"work": replace(case, device="").id, "title": case_title(case, ("device",)), "device": case.device,
          "step": step.value, "half": step.half_width, "time": shown(step), "published": entry.published}
-        for case, step in timed if step is not None and step.value > 0
+        for case, step in timed if step is not None and step.value > 0 and not case.own_work
     ]  # fmt: skip
     return {"name": _full_name(entry), "published": entry.published, "scores": scored, "cases": cases}
 
