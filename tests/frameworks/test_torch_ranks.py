@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mldyno import api
 from mldyno.analysis.breakdown import split
-from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, environment
+from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, RankProgram, environment
 from mldyno.records import Case, Record
 from mldyno.results import Results
 from mldyno.runner import pairing
 from mldyno.store import Store
+from mldyno.worker.ranks import own_share
 
 OWN_MODEL = """
 import torch
@@ -109,6 +111,30 @@ def test_threads_of_ranks_do_not_fight_and_they_talk_over_the_loopback(monkeypat
     assert {environment(Case("mlp", ranks=4, nodes=2), 8)[name] for name in INTERFACES} == {"eth0"}
     assert environment(Case("mlp", ranks=4, threads=1), 8)["OMP_NUM_THREADS"] == "1"
     assert environment(Case("mlp", ranks=4), 2)["OMP_NUM_THREADS"] == "1"
+
+
+class Stopped(Exception):
+    """Ends the making of a program where a test has seen enough."""
+
+
+@pytest.mark.parametrize(("device", "local_rank", "expected"), [
+    ("cuda:0", 1, ["device 1", "group nccl"]), ("cuda:2", 1, ["device 3", "group nccl"]),
+    ("xpu", 0, ["device 0", "group xccl"]), ("cpu", 1, ["group gloo"]),
+])  # fmt: skip
+def test_each_rank_has_its_own_device_before_a_group_is_made(device: str, local_rank: int, expected: list[str]) -> None:
+    calls: list[str] = []
+
+    def new_group(backend: str, timeout: Any) -> None:
+        calls.append(f"group {backend}")
+        raise Stopped
+
+    accelerator = SimpleNamespace(set_device_index=lambda index: calls.append(f"device {index}"))
+    framework = SimpleNamespace(torch=SimpleNamespace(accelerator=accelerator))
+    team: Any = SimpleNamespace(rank=local_rank, size=2, distributed=SimpleNamespace(new_group=new_group))
+    case = own_share(Case("bert-tiny", device=device, ranks=2, parallel="fsdp"), local_rank)
+    with pytest.raises(Stopped):
+        RankProgram(framework, case, lambda torch, case: None, None, team)  # type: ignore[arg-type,return-value]
+    assert calls == expected
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,10 @@ class RankProgram(TorchProgram):
 
     def __init__(self, framework: Any, case: Case, build: Build, data: Opened | None, team: TorchTeam) -> None:
         self.team, self.rank, self.size = team, team.rank, team.size
-        backend = BACKENDS[case.device.partition(":")[0]]
-        self.group = team.distributed.new_group(backend=backend, timeout=ORDER_TIMEOUT)  # exchanges gradients
+        kind, _, index = case.device.partition(":")
+        if kind != "cpu":  # FSDP and NCCL take the process's current device, which is the first one in every rank
+            framework.torch.accelerator.set_device_index(int(index or 0))
+        self.group = team.distributed.new_group(backend=BACKENDS[kind], timeout=ORDER_TIMEOUT)  # exchanges gradients
         self.sharded = case.parallel == "fsdp"
         super().__init__(framework, case, build, data)
         self.noted |= {"nodes": "; ".join(team.nodes())} if case.nodes > 1 else {}
