@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import pickle
 import signal
@@ -55,7 +56,7 @@ def opened(data: datasets.Opened, **axes: Any) -> Any:
 
 def workers() -> list[psutil.Process]:
     """The processes that this one has started, but for those that serve all others."""
-    return [each for each in psutil.Process().children() if "tracker" not in " ".join(each.cmdline())]
+    return [each for each in psutil.Process().children() if "resource_tracker" not in " ".join(each.cmdline())]
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +90,40 @@ def test_workers_stay_for_the_next_epoch_and_go_with_the_program(data: datasets.
     assert len(first) == 2
     program.run(30)  # of which an epoch has 12
     assert set(workers()) - before == first
+    program.end()
+
+
+@pytest.fixture
+def _spawn() -> Iterator[None]:
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("spawn", force=True)
+    yield
+    multiprocessing.set_start_method(before, force=True)
+
+
+def test_the_workers_of_an_epoch_start_before_it_and_change_no_order(data: datasets.Opened) -> None:
+    before = set(workers())
+    alone, helped = opened(data), opened(data, loader_workers=2)
+    helped.prepare_phases()
+    ready = set(workers()) - before
+    assert len(ready) == 4
+    for _ in range(2):
+        for batches in zip(alone.loader.epoch(), helped.loader.epoch(), strict=True):
+            assert all(torch.equal(mine, theirs) for mine, theirs in zip(*batches, strict=True))
+    helped.run_phase("epoch")
+    assert set(workers()) - before == ready
+    helped.end()
+
+
+@pytest.mark.usefixtures("_spawn")
+def test_workers_that_are_spawned_as_on_macos_are_ready_before_an_epoch_is_timed(data: datasets.Opened) -> None:
+    before = set(workers())
+    program = opened(data, mode="infer", loader_workers=1)
+    program.prepare_phases()
+    ready = set(workers()) - before
+    assert ["spawn_main" in " ".join(each.cmdline()) for each in ready] == [True]
+    program.run_phase("epoch")
+    assert set(workers()) - before == ready
     program.end()
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from mldyno import api
+from mldyno import api, plugins, system_queries
 from mldyno.analysis.breakdown import split
-from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, RankProgram, environment
+from mldyno.frameworks.program import cores
+from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, RankProgram, compute_cores, environment
 from mldyno.records import Case, Record
 from mldyno.results import Results
 from mldyno.runner import pairing
@@ -111,6 +112,21 @@ def test_threads_of_ranks_do_not_fight_and_they_talk_over_the_loopback(monkeypat
     assert {environment(Case("mlp", ranks=4, nodes=2), 8)[name] for name in INTERFACES} == {"eth0"}
     assert environment(Case("mlp", ranks=4, threads=1), 8)["OMP_NUM_THREADS"] == "1"
     assert environment(Case("mlp", ranks=4), 2)["OMP_NUM_THREADS"] == "1"
+
+
+def test_ranks_and_the_process_beside_them_compute_on_the_performance_cores_of_a_mac(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(system_queries, "kernel_number", lambda name: None)
+    assert compute_cores() == cores()
+    mac = {"hw.perflevel0.physicalcpu": 8, "hw.perflevel1.physicalcpu": 2}
+    monkeypatch.setattr(system_queries, "kernel_number", mac.get)
+    assert plugins.framework("torch").environment(Case("mlp", ranks=4))["OMP_NUM_THREADS"] == "2"
+    threads: list[int] = []
+    program: Any = SimpleNamespace(team=SimpleNamespace(leads=True), _alone=threads.append)
+    program.torch = SimpleNamespace(set_num_threads=threads.append, get_num_threads=lambda: 2)
+    RankProgram._alone_on_all_cores(program, 100)
+    assert threads == [8, 100, 2]
 
 
 class Stopped(Exception):

@@ -68,10 +68,9 @@ class Torch(Framework):
     _team: TorchTeam | None = None
 
     def environment(self, case: Case) -> dict[str, str]:
-        from mldyno.frameworks.program import cores
-        from mldyno.frameworks.torch.ranks import environment
+        from mldyno.frameworks.torch.ranks import compute_cores, environment
 
-        return environment(case, cores()) if case.in_ranks else {}
+        return environment(case, compute_cores()) if case.in_ranks else {}
 
     def team(self) -> TorchTeam:
         from mldyno.frameworks.torch.ranks import TorchTeam

@@ -1,13 +1,17 @@
 """Batches from a data set on disk, read by PyTorch's own DataLoader: decoded and collated item by item.
 
 Its workers start as PyTorch starts them on this system, so their arguments can be pickled. They live from the first
-batch to the end of the case, over all epochs (`persistent_workers`), and die with the process that started them.
+batch to the end of the case, over all epochs (`persistent_workers`), and die with the process that started them. On
+macOS, and on Linux since Python 3.14, a worker imports torch before its first batch, which takes seconds.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -60,6 +64,7 @@ class TorchLoader(Loader):
         self.ahead, self.cycle = self.workers * self.prefetch, max(1, self.workers)
         self.pinned = case.pin_memory
         self.order, self.seeds = (torch.Generator().manual_seed(SHUFFLE_SEED) for _ in range(2))
+        self.starting = threading.Event()  # set while workers start, for which a batch each is enough
         self.loaders: dict[tuple[Any, ...], Any] = {}  # DataLoaders with workers, by the arguments of `passes`
 
     def batches(self, split: Split, batch: int, shuffle: bool, full_only: bool) -> Any:
@@ -78,8 +83,18 @@ class TorchLoader(Loader):
             self.loaders[key] = self._loader(split, batch, shuffle, full_only, options)
         loader = self.loaders[key]
         if shuffle and self.ranks > 1:
-            self._begin_epoch(loader.sampler)
+            self._begin_epoch(loader.sampler.sampler)
         return loader
+
+    def start_workers(self) -> None:
+        """Start the workers of an epoch and of its evaluation; wait until each of them has loaded a batch."""
+        if self.workers and "epoch" in self.phases:
+            epochs = self.epochs
+            self.starting.set()
+            for batches in ([self.epoch()] if self.training else []) + [self.held_out()]:
+                collections.deque(batches, maxlen=0)
+            self.starting.clear()
+            self.epochs = epochs
 
     @property
     def phases(self) -> dict[str, int]:
@@ -95,10 +110,10 @@ class TorchLoader(Loader):
             shares = data.DistributedSampler(items, self.ranks, self.rank, seed=SHUFFLE_SEED, drop_last=full_only)
             if not options.get("num_workers"):
                 self._begin_epoch(shares)
-            return make(sampler=shares, **options)
+            return make(sampler=Order(shares, self.starting, self.workers * batch), **options)
         # The order has a separate generator: persistent workers take fewer seeds from the other one.
         sampler = data.RandomSampler(items, generator=self.order) if shuffle else data.SequentialSampler(items)
-        return make(sampler=sampler, **options)
+        return make(sampler=Order(sampler, self.starting, self.workers * batch), **options)
 
     def _begin_epoch(self, shares: Any) -> None:
         shares.set_epoch(self.epochs)
@@ -107,6 +122,24 @@ class TorchLoader(Loader):
     def end(self) -> None:
         """Delete the DataLoaders, and their workers with them."""
         self.loaders.clear()
+
+
+@dataclass
+class Order:
+    """The order in which a DataLoader reads its items: a sampler's, or the first few items while workers start."""
+
+    sampler: Any
+    starting: threading.Event
+    few: int
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[int]:
+        if self.starting.is_set():
+            return iter(range(min(len(self), self.few)))
+        items: Iterator[int] = iter(self.sampler)
+        return items
 
 
 @dataclass(frozen=True)

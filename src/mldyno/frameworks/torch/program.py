@@ -256,7 +256,9 @@ class TorchProgram(ModelProgram):
         return super().stream(pool) if self.loader is None else self.loader.endless()
 
     def prepare_phases(self) -> None:
-        """Do nothing: eager PyTorch has no graphs to compile for other batch sizes."""
+        """Start the loader's workers; eager PyTorch has no graphs to compile for other batch sizes."""
+        if self.loader is not None:
+            self.loader.start_workers()
 
     # -- counters --------------------------------------------------------------------------------
 

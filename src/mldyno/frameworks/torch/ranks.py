@@ -19,7 +19,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mldyno import rendezvous, trees
+from mldyno import rendezvous, system_queries, trees
 from mldyno.frameworks import TOLERANCE, Steps, Unsupported
 from mldyno.frameworks.program import BATCH_POOL, COMPARED_ITEMS, cores, first_items
 from mldyno.frameworks.torch.program import TorchBackend, TorchProgram, dropout_modules
@@ -37,6 +37,11 @@ LARGEST_RANK_DIFFERENCE = 1e-6  # of sums over parameters between ranks, relativ
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 INTERFACES = (rendezvous.INTERFACE, "NCCL_SOCKET_IFNAME")  # variables that name the interface of gloo and of NCCL
 CHECK_SEED = SEED + 7919  # other batches than those of the training
+
+
+def compute_cores() -> int:
+    """Return the cores that PyTorch computes on by default: on a Mac the performance cores only."""
+    return system_queries.kernel_number("hw.perflevel0.physicalcpu") or cores()
 
 
 def environment(case: Case, available: int) -> dict[str, str]:
@@ -175,7 +180,7 @@ class RankProgram(TorchProgram):
     def _alone_on_all_cores(self, steps: int) -> None:
         if self.team.leads:
             threads = self.torch.get_num_threads()
-            self.torch.set_num_threads(cores())
+            self.torch.set_num_threads(compute_cores())
             try:
                 self._alone(steps)
             finally:
