@@ -30,6 +30,17 @@ def made_up(built_for: str = "", memory: Callable[[str], dict[str, int]] = lambd
     return SimpleNamespace(test=test, config=config, errors=SimpleNamespace(OpError=NotCounted))
 
 
+@pytest.mark.parametrize(
+    ("built_for", "on", "mode"),
+    [("cuda", True, "tf32"), ("cuda", False, "fp32"), ("rocm", False, "fp32"), ("", False, None)],
+)
+def test_the_setting_of_tf32_is_read_back(built_for: str, on: bool, mode: str | None) -> None:
+    backend = object.__new__(tensorflow.TensorflowBackend)
+    backend.tf, backend.device = made_up(built_for), "/device:GPU:0"
+    backend.tf.config.experimental.tensor_float_32_execution_enabled = lambda: on
+    assert backend.fp32_mode() == mode
+
+
 def facts() -> dict[str, Any]:
     return facts_of(SCRIPT, "tensorflow")
 

@@ -312,6 +312,12 @@ class TensorflowBackend(Backend):
     def wait(self) -> None:
         self._wait()
 
+    def fp32_mode(self) -> str | None:
+        """Return tf32 if it is on, which counts on NVIDIA's GPUs; None for Metal, which has no setting."""
+        if device_name(self.tf, self.device).startswith("mps"):
+            return None
+        return "tf32" if self.tf.config.experimental.tensor_float_32_execution_enabled() else "fp32"
+
     def peak(self) -> int | None:
         return peak_memory(self.tf, self.device)
 

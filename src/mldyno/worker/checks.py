@@ -187,7 +187,9 @@ def unchecked(
         "parameters": program.params is None,
         "learning": case.mode == "train" and checks.learned is None,
         "agreement with the CPU": not is_reference and checks.agrees is None,
-        "precision": case.precision not in ("fp32", None) and program_type.precision_flaw is Program.precision_flaw,
+        "precision": case.precision not in ("fp32", None)
+        and facts.get("effective_precision") is None
+        and program_type.precision_flaw is Program.precision_flaw,
         "device": program.actual_device() is None,
         "peak": bool(facts["flops_per_step"]) and facts.get("peak_flops") is None,
     }
