@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -308,8 +310,43 @@ def test_selftest_writes_its_result_to_a_file_when_it_is_complete(
     assert code == 3
     assert f"written to {path}" in err
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert (found["device"], found["software"]["threads"], found["machine"]["name"]) == ("cpu", 4, "test bench")
+    assert (found["device"], found["software"]["frameworks"]["torch"]["threads"]) == ("cpu", 4)
+    assert found["machine"]["name"] == "test bench"
     assert [one["measure"] for one in found["findings"]] == [2]
+
+
+def test_selftest_on_a_device_tries_every_framework_that_sees_it_pytorch_first(
+    mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cpu = Device("cpu", "x")
+    facts = {"torch": FrameworkFacts(devices=(cpu, Device("mps", "torch"))), "jax": FrameworkFacts("jax is broken"),
+             "mlx": FrameworkFacts(devices=(cpu, Device("mps", "mlx"))),
+             "openvino": FrameworkFacts(devices=(cpu,))}  # fmt: skip
+    asked: list[Any] = []
+
+    def probed(names: list[str], timeout: float = 0.0) -> FrameworksProbed:
+        asked.append(names)
+        return FrameworksProbed("3.11", facts)
+
+    def measure_all(effort: Any, frameworks: list[str], name: str, *rest: Any) -> Iterator[Measure]:
+        asked.append((frameworks, name))
+        return (replace(measured(True), framework=framework) for framework in frameworks)
+
+    monkeypatch.setattr("mldyno.api.examining.probe", probed)
+    monkeypatch.setattr("mldyno.selftest.table.run_on_device", measure_all)
+    path = tmp_path / "result.json"
+    code, out, _ = mldyno("selftest", "--device", "gpu", "--export", str(path))
+    assert code == 0
+    names, (tested, device) = asked
+    assert names[0] == "torch"
+    assert {"jax", "mlx", "onnxruntime", "openvino", "tensorflow"} == set(names[1:])
+    assert (tested, device) == (["torch", "mlx"], "mps")
+    assert "21 jax: not tried: jax is broken" in out
+    assert "21 openvino: not tried: it sees cpu" in out
+    assert out.splitlines()[-1].startswith("2 of 4 targets met, 2 not tried, in ")
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert found["frameworks"] == ["torch", "mlx"]
+    assert found["software"]["frameworks"]["jax"]["error"] == "jax is broken"
 
 
 def test_selftest_wants_a_framework_that_computes(mldyno: Mldyno) -> None:

@@ -31,7 +31,7 @@ MINE = ("mine.txt", "index-mine.html", "machine.html", ".hidden")
 def of_records(file: str) -> list[Words]:
     """The commands that read a file of records, figures or a page."""
     return [
-        ("import", file),
+        ("import", file), ("selftest", "--replay", file),
         *(("table", file, "--format", form) for form in FORMATS),
         ("table", file, "--rows", "workload,python", "--cols", "machine", "--value", "throughput"),
         ("table", file, "sound.jsonl"), ("show", file), ("show", file, "--json"),

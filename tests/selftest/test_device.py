@@ -143,3 +143,20 @@ def test_what_befell_several_precisions_is_told_once() -> None:
 def test_a_precision_that_is_wrong_or_ends_the_process_is_missed(found: list[Measure], note: str) -> None:
     assert not found[2].ok
     assert note in found[2].note
+
+
+def test_what_a_framework_can_not_do_is_reported_and_not_held_against_the_device() -> None:
+    (measure,) = judged("overflow", rows({"lacks": "openvino can't allocate memory by itself"}))
+    assert (measure.ok, measure.n, measure.note) == (True, 0, "openvino can't allocate memory by itself")
+    train = case("fp32", "train", "unsupported", "openvino does not train networks", device_seen=None)
+    agreement = cases(case("fp32"), train)[2]
+    assert (agreement.ok, agreement.n) == (True, 1)
+    assert "no fp32 train (openvino does not train networks)" in agreement.note
+
+
+def test_what_there_was_no_time_for_is_neither_met_nor_missed() -> None:
+    (measure,) = judged("work", TaskResult(failure="not tried: the time was over"))
+    assert (measure.ok, measure.n) == (None, 0)
+    over = "not tried: the time was over"
+    assert [measure.ok for measure in cases(case("fp32"), fp64=over)] == [True, True, None]
+    assert [measure.ok for measure in cases(fp32=over, fp64=over)] == [None] * 3

@@ -69,6 +69,11 @@ def test_what_was_found_is_told_and_what_was_not_expected_is_said_to_be_so(
     assert measure.raw
 
 
+def test_a_pool_that_a_framework_takes_for_itself_is_no_surprise() -> None:
+    row = {"share": 0.74, "status": "ok", "reason": ""}
+    assert [judged("edge", rows({**row, "framework": name}))[0].ok for name in ("jax", "torch")] == [True, False]
+
+
 @pytest.mark.parametrize("task", ["latency", "peak", "sustained", "edge", "layouts"])
 def test_a_trial_that_failed_is_missed_with_its_reason(task: str) -> None:
     (measure,) = judged(task, TaskResult(failure="failed: the device was lost"))

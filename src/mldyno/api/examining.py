@@ -2,75 +2,132 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno import plugins
-from mldyno.api.running import device_names, probe
-from mldyno.axes import AXIS, FAKE
+from mldyno.api.running import probe
+from mldyno.axes import AXIS, COMMAND, FAKE
 from mldyno.doctor.symptoms import Checkup
-from mldyno.errors import UsageError
+from mldyno.errors import MldynoError, UsageError
+from mldyno.messages import FrameworksProbed
+from mldyno.records import recorded_environment
 from mldyno.results import Measurement, ModelCheck, Results
-from mldyno.selftest.measures import Measure
+from mldyno.selftest.measures import Measure, Process
 from mldyno.settings import parsed
 
+if TYPE_CHECKING:
+    from mldyno.selftest.result_file import SelftestResult
+
 Progress = Callable[[str, float], None]  # gets the part that begins, and the time left in s
+LONGEST_SELFTEST_S, LONGEST_PROBE_S = 585.0, 40.0  # of a device, and of asking one framework what it sees
 
 
 def selftest(
-    quick: bool = False, framework: str = "torch", progress: Progress = lambda part, left: None,
+    quick: bool = False, framework: str | None = None, progress: Progress = lambda part, left: None,
     device: str = "cpu", export: str | None = None,
 ) -> Iterator[Measure]:  # fmt: skip
     """Measure mldyno's own errors on this machine, one after the other.
 
-    On a device other than the CPU, test its contract instead. `export` is a file for the complete result.
+    On a device other than the CPU, test its contract instead, with one framework or with all that see it. `export` is
+    a file for the complete result.
     """
     from mldyno.selftest import result_file
     from mldyno.selftest import table as selftest_table
 
-    if plugins.framework(framework).clock is not None:
+    began = time.monotonic()
+    if framework is not None and plugins.framework(framework).clock is not None:
         raise UsageError(f"{framework} computes nothing; the self-test times real steps: --framework torch")
+    if device == "all":
+        raise UsageError("the self-test takes one device at a time, for example: --device gpu")
     if export is not None:
         result_file.check_place(export)
-    name = _device_meant(framework, device)
-    ids = selftest_table.ON_ANY_MACHINE if name == "cpu" else selftest_table.ON_A_DEVICE
+    name, processes = str(AXIS["device"].parse(device)), list[Process]()
     effort = selftest_table.QUICK if quick else selftest_table.FULL
-    measures = selftest_table.run(effort, framework, ids, progress, name)
-    return measures if export is None else _exported(measures, export, name, framework, quick)
-
-
-def _device_meant(framework: str, word: str) -> str:
-    """Return the device that a word means; raise if it is not here. The CPU needs no probe."""
-    if word == "all":
-        raise UsageError("the self-test takes one device at a time, for example: --device gpu")
-    name = str(AXIS["device"].parse(word))
     if name == "cpu":
-        return name
-    names = device_names(framework)
-    if name == plans.GPU and name not in names:
-        name = next((other for other in names if other != "cpu"), name)
-    if name not in names:
-        raise plans.absent(name, framework, names)
-    return name
+        tested = [framework or "torch"]
+        measures = selftest_table.run(effort, tested[0], selftest_table.ON_ANY_MACHINE, progress)
+        if export is None:
+            return measures
+        probed = probe(tested)
+    else:
+        probed = probe([framework] if framework else _installed(), LONGEST_PROBE_S)
+        name, tested = _with_device(name, probed)
+        left = LONGEST_SELFTEST_S - (time.monotonic() - began)
+        measures = selftest_table.run_on_device(effort, tested, name, left, progress, processes)
+        measures = itertools.chain(_unseen(name, probed), measures)
+    return measures if export is None else _exported(measures, export, name, tested, quick, probed, processes)
 
 
-def _exported(measures: Iterator[Measure], path: str, device: str, framework: str, quick: bool) -> Iterator[Measure]:
+def _installed() -> list[str]:
+    """Return the frameworks that are installed and compute, PyTorch first."""
+    names = [name for name in plugins.names("frameworks") if name not in (COMMAND, FAKE) and plugins.installed(name)]
+    return sorted((name for name in names if not plugins.framework(name).example), key=lambda name: name != "torch")
+
+
+def _with_device(word: str, probed: FrameworksProbed) -> tuple[str, list[str]]:
+    """Return the device that a word means, and the frameworks that see it; raise if none does."""
+    seen = {name: [device.name for device in facts.devices] for name, facts in probed.frameworks.items()}
+    others = [name for names in seen.values() for name in names if name != "cpu"]
+    device = others[0] if word == plans.GPU and others and word not in others else word
+    tested = [name for name, names in seen.items() if device in names]
+    if not tested:
+        framework, facts = next(iter(probed.frameworks.items()))
+        if facts.error:
+            raise MldynoError(f"{framework}: {facts.error}.")
+        raise plans.absent(word, framework, seen[framework])
+    return device, tested
+
+
+def _unseen(device: str, probed: FrameworksProbed) -> Iterator[Measure]:
+    """Yield a measure that was not tried for each framework that does not see the device, with the reason."""
+    from mldyno.selftest.setup import NOT_TRIED, TRIALS, TaskResult
+
+    for name, facts in probed.frameworks.items():
+        names = [each.name for each in facts.devices]
+        if device not in names:
+            why = facts.error or f"it sees {', '.join(names)}"
+            measure = TRIALS["device"].measured(TaskResult(failure=f"{NOT_TRIED}: {why}"), device)
+            yield replace(measure, framework=name)
+
+
+def _exported(
+    measures: Iterator[Measure], path: str, device: str, frameworks: Sequence[str], quick: bool,
+    probed: FrameworksProbed, processes: Sequence[Process],
+) -> Iterator[Measure]:  # fmt: skip
     """Yield the measures; write the file after the last one."""
     from mldyno.selftest import result_file
+    from mldyno.selftest.setup import plainest_case
+    from mldyno.worker.client import settings_of
 
-    began = time.monotonic()
-    ended: list[Measure] = []
+    began, ended = time.monotonic(), list[Measure]()
     for measure in measures:
         ended.append(measure)
         yield measure
-    probed = probe([framework])
-    facts = probed.frameworks[framework]
-    machine, spent = machines.describe(facts.devices), time.monotonic() - began
-    software = {"python": probed.python, "versions": facts.versions or None, "threads": facts.threads}
-    result_file.write(path, result_file.document(ended, device, framework, quick, spent, machine, software))
+    machine = machines.describe([each for facts in probed.frameworks.values() for each in facts.devices])
+    of_each = {
+        name: {"versions": facts.versions or None, "threads": facts.threads, "error": facts.error,
+               "environment": recorded_environment() | settings_of(plainest_case(name, device))}
+        for name, facts in probed.frameworks.items()
+    }  # fmt: skip
+    tested = result_file.SelftestResult(
+        device, tuple(frameworks), quick, time.monotonic() - began, machine,
+        {"python": probed.python, "frameworks": of_each}, tuple(ended), tuple(processes),
+    )  # fmt: skip
+    result_file.write(path, result_file.document(tested))
+
+
+def replay(path: str) -> tuple[SelftestResult, list[Measure]]:
+    """Return what a file of `selftest` holds, and its measures that differ from what is expected of its device."""
+    from mldyno.selftest import replay, result_file
+
+    tested = result_file.read(path)
+    return tested, replay.differing(tested)
 
 
 def doctor(

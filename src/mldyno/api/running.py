@@ -30,7 +30,15 @@ from mldyno.results import QuickResults, Results
 from mldyno.runner.describing import at_revision, describe, separate_trees
 from mldyno.runner.events import Listener
 from mldyno.runner.forecast import Forecast, forecast
-from mldyno.runner.probing import Attempt, Search, largest_batch, probe_frameworks, probe_rates, with_vendors
+from mldyno.runner.probing import (
+    PROBE_TIMEOUT_S,
+    Attempt,
+    Search,
+    largest_batch,
+    probe_frameworks,
+    probe_rates,
+    with_vendors,
+)
 from mldyno.runner.quick import Chosen, choose
 from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S
 from mldyno.settings import OF_PLANS, RunSettings, axes_and_settings, parsed
@@ -356,9 +364,12 @@ def join(address: str, token: str, ranks: int, nodes: int, threads: int | None, 
     return joining.join(rendezvous.read(address, token), case, wait, sys.executable, tell)
 
 
-def probe(frameworks: Sequence[str]) -> FrameworksProbed:
-    """Return the versions and devices of each framework, with facts from vendors, found by another process."""
-    return with_vendors(probe_frameworks(frameworks), machines.Vendors())
+def probe(frameworks: Sequence[str], timeout: float = PROBE_TIMEOUT_S) -> FrameworksProbed:
+    """Return the versions and devices of each framework, with facts from vendors, found by other processes.
+
+    Each may take `timeout` s.
+    """
+    return with_vendors(probe_frameworks(frameworks, timeout=timeout), machines.Vendors())
 
 
 def device_names(framework: str, python: str | None = None) -> list[str]:

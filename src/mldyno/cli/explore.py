@@ -10,7 +10,7 @@ import click
 from mldyno import plugins, suites
 from mldyno.cli.options import DURATION, Parsed, command, json_option, store_option
 from mldyno.cli.output import print_data, print_json, say
-from mldyno.errors import NOT_ALL_OK, OK, unknown
+from mldyno.errors import NOT_ALL_OK, OK, UsageError, unknown
 
 KINDS = ("workloads", "suites", "frameworks", "devices", "machines")
 
@@ -106,31 +106,43 @@ def doctor(as_json: bool, **options: Any) -> None:
 
 
 @command("selftest", "How often is mldyno itself wrong, on this machine?")
-@click.option("--quick", is_flag=True, help="A short test, in under 90 s: fewer comparisons, wider bounds.")
+@click.option("--quick", is_flag=True, help="A short test, on the CPU in under 90 s: fewer comparisons, wider bounds.")
 @click.option("--device", default="cpu", show_default=True, help="Test this device instead: mps, cuda:0, xpu, gpu.")
-@click.option("--framework", default="torch", show_default=True, help="Framework that computes the timed steps.")
+@click.option("--framework", help="Framework that computes the timed steps; default torch, and on a device all.")
 @click.option("--export", metavar="FILE", help="Also write the result to FILE, to pass it on: JSON, with raw values.")
+@click.option("--replay", metavar="FILE", help="Measure nothing: show what is unexpected in a result in FILE.")
 @json_option
-def selftest(device: str, export: str | None, as_json: bool, **options: Any) -> int:
+def selftest(device: str, export: str | None, replay: str | None, as_json: bool, **options: Any) -> int:
     """How often is mldyno itself wrong, on this machine? Each measure with its target and the peers' figure.
 
     Identical code is compared with itself, a true difference of 3 % is looked for, series with known
     truth are judged. Takes some minutes; leave the machine alone meanwhile, or see what load does.
 
-    With a device other than the CPU, what mldyno promises is tested there: known work, synchronization,
-    events, memory, precisions and copies.
+    With a device other than the CPU, what mldyno promises is tested there, with each framework that
+    sees the device, in ten minutes at most: known work, synchronization, events, memory, precisions and copies.
 
     \b
     Examples:
       mldyno selftest --quick
       mldyno selftest --json
       mldyno selftest --device gpu --export result.json
+      mldyno selftest --device mps --framework mlx --export result.json
+      mldyno selftest --replay result.json
     """
     from mldyno import api
     from mldyno.cli.progress import PartBar
     from mldyno.units import show_seconds
-    from mldyno.views.records import MEASURES_TITLE, measure_json, measures_table, verdict_counts
+    from mldyno.views.records import MEASURES_TITLE, measure_json, measures_table, replay_lines, verdict_counts
 
+    if replay is not None:
+        if device != "cpu" or export or options["quick"] or options["framework"]:
+            raise UsageError("--replay reads a file and measures nothing; leave the other options out")
+        tested, measures = api.replay(replay)
+        if as_json:
+            print_json({"device": tested.device, "measures": [measure_json(measure) for measure in measures]})
+        else:
+            click.echo("\n".join(replay_lines(tested, measures)))
+        return NOT_ALL_OK if measures else OK
     began = time.monotonic()
     with PartBar() as bar:
         measures = list(api.selftest(progress=bar, device=device, export=export, **options))

@@ -173,6 +173,8 @@ class Program(ABC):
         """Return the device that holds all tensors, or words that name two devices; None if not checked."""
         return None
 
+    returns: bool | None = None  # whether each step copies its output to the host; None if that can't be chosen
+
     # -- optional: facts and phases ----------------------------------------------------------------
 
     @property

@@ -147,6 +147,8 @@ def _fail(kind: str) -> None:
 class FakeProgram(Program):
     """Steps that only advance the simulated clock."""
 
+    returns = False
+
     def __init__(self, case: Case, rule: dict[str, Any]) -> None:
         import random
 
@@ -186,7 +188,7 @@ class FakeProgram(Program):
                 CLOCK.work(cost / self.kernels, self.issue / self.kernels, self.commit)
             if self.tail:
                 CLOCK.work(self.tail, 1e-9, self.commit)
-            if self.waits:
+            if self.waits or self.returns:
                 CLOCK.wait()
             self.done += 1
 

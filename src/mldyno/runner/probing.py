@@ -19,7 +19,10 @@ PROBE_TIMEOUT_S = 120.0
 
 
 def probe_frameworks(
-    frameworks: Sequence[str], check_interrupt: Callable[[], None] = lambda: None, python: str | None = None
+    frameworks: Sequence[str],
+    check_interrupt: Callable[[], None] = lambda: None,
+    python: str | None = None,
+    timeout: float = PROBE_TIMEOUT_S,
 ) -> FrameworksProbed:
     """Ask each framework about itself, in that interpreter; no vendor is asked.
 
@@ -29,7 +32,7 @@ def probe_frameworks(
     for name in frameworks:
         try:
             with WorkerProcess(check_interrupt, python=python and interpreters.path_of(python)) as worker:
-                probed = worker.request(ProbeFrameworks((name,)), PROBE_TIMEOUT_S)
+                probed = worker.request(ProbeFrameworks((name,)), timeout)
             version, facts[name] = probed.python, probed.frameworks[name]
         except Ended as end:
             facts[name] = FrameworkFacts(end.reason)

@@ -17,15 +17,16 @@ from mldyno.axes import PRECISIONS
 from mldyno.selftest import device_behaviour  # noqa: F401 (it registers its trials)
 from mldyno.selftest import device_promises as promises
 from mldyno.selftest.measures import Measure, Row
-from mldyno.selftest.setup import NOTHING, TRIALS, Setup, Task, TaskResult, Trial, tidy
+from mldyno.selftest.setup import NOT_TRIED, TRIALS, Setup, Task, TaskResult, Trial, tidy
 
 # One case yields three measures; see `measure_cases`.
 EVENTS = Trial(promises.case, 26, "time by the device's own events / by the host's clock", "0.9 to 1.1",
-               promises.judge_events, "1")  # fmt: skip
+               promises.judge_events, "1", nothing=promises.NO_EVENTS)  # fmt: skip
 PLACES = Trial(promises.case, 27, "cases whose tensors are all on it", "100 %", promises.judge_places)
 AGREEMENT = Trial(promises.case, 28, "results agree with the CPU, in each precision that it supports", "100 %",
                   promises.judge_agreement)  # fmt: skip
 
+FEWEST_COMPARISONS = 5
 CASES = tuple(f"case {precision}" for precision in PRECISIONS)
 # Title, seconds on a slow machine, and tasks, in the order in which a worker carries them out.
 EXERCISES: tuple[tuple[str, float, tuple[str, ...]], ...] = (
@@ -33,7 +34,7 @@ EXERCISES: tuple[tuple[str, float, tuple[str, ...]], ...] = (
     ("its memory", 5.0, ("memory", "overflow")),
     ("known work", 5.0, ("work",)),
     ("waiting", 3.0, ("wait",)),
-    ("precisions", 50.0, CASES),
+    ("precisions", 7.0, CASES),  # for each precision
     ("identical code", 2.5, ("identical",)),  # for each comparison
     ("copies", 8.0, ("placements",)),
     ("its queue", 8.0, ("queue", "lazy")),
@@ -45,6 +46,18 @@ EXERCISES: tuple[tuple[str, float, tuple[str, ...]], ...] = (
 )
 
 
+def exercises(framework: str, comparisons: int) -> Iterator[tuple[str, float, tuple[str, ...]]]:
+    """Yield each exercise with the time in s that it takes with a framework."""
+    factors = {CASES: len(plugins.framework(framework).precisions), ("identical",): comparisons}
+    return ((title, seconds * factors.get(tasks, 1), tasks) for title, seconds, tasks in EXERCISES)
+
+
+def comparisons_within(seconds: float, framework: str, most: int) -> int:
+    """Return how many comparisons of identical code there is time for; a few at least."""
+    rest, one_more = (sum(time for _, time, _ in exercises(framework, count)) for count in (0, 1))
+    return round(min(most, max(FEWEST_COMPARISONS, (seconds - rest) / (one_more - rest))))
+
+
 def ids(tasks: Sequence[str]) -> tuple[int, ...]:
     """Return the ids of the measures that come from these tasks."""
     trials = (EVENTS, PLACES, AGREEMENT) if tasks[0] in CASES else [TRIALS[task] for task in tasks]
@@ -53,21 +66,23 @@ def ids(tasks: Sequence[str]) -> tuple[int, ...]:
 
 def measure(task: str, result: TaskResult, device: str) -> Measure:
     """Return the measure of a trial from the rows of its task."""
-    trial = TRIALS[task]
-    return trial.measure(result, trial.judge(result.rows, device) if result.rows else NOTHING)
+    return TRIALS[task].measured(result, device)
 
 
 def measure_cases(results: Mapping[str, TaskResult], device: str) -> list[Measure]:
     """Return measures 26 to 28 over all precisions: the device's events, where tensors lie, agreement with the CPU."""
-    rows = [row for of_task in results.values() for row in of_task.rows]
-    ended = {task.partition(" ")[2]: of_task.failure for task, of_task in results.items() if of_task.failure}
+    rows, over = [row for of_task in results.values() for row in of_task.rows], ""
     ran = [row for row in rows if row["device_seen"] is not None]
     timed = [row for row in ran if row["events_share"] is not None]
-    return [
-        EVENTS.measure(TaskResult(timed), promises.judge_events(timed, device)),
-        PLACES.measure(TaskResult(ran), promises.judge_places(ran, device) if ran else NOTHING),
-        AGREEMENT.measure(TaskResult(rows), promises.judge_agreement(rows, device, ended)),
-    ]
+    for task, of_task in results.items():
+        if of_task.failure:
+            over = of_task.failure if of_task.failure.startswith(NOT_TRIED) and not ran else over
+            status = NOT_TRIED if of_task.failure.startswith(NOT_TRIED) else "ended"
+            rows.append(
+                {"precision": task.partition(" ")[2], "mode": None, "status": status, "reason": of_task.failure}
+            )
+    trials = ((EVENTS, timed), (PLACES, ran), (AGREEMENT, rows))
+    return [trial.measured(TaskResult(of_trial, over), device) for trial, of_trial in trials]
 
 
 def _on_device(task: Task) -> Callable[..., Iterator[Row]]:

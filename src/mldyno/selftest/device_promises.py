@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
 from mldyno.analysis import grouped
 from mldyno.analysis.estimates import log_ratios
@@ -15,6 +14,7 @@ from mldyno.selftest.on_machine import Repeated, verdicts_of
 from mldyno.selftest.setup import (
     CHAIN_NS,
     LONG_CHAIN_NS,
+    NOT_TRIED,
     ROUNDS,
     WARM_UP_S,
     Judged,
@@ -23,6 +23,8 @@ from mldyno.selftest.setup import (
     chain,
     fitted,
     judges,
+    lacking,
+    long_steps,
 )  # fmt: skip
 from mldyno.stats.intervals import median, paired
 from mldyno.timing import clock
@@ -58,11 +60,11 @@ def _judge_found(rows: Sequence[Row], device: str) -> Judged:
 
 def memory(setup: Setup) -> Iterator[Row]:
     """Yield by how much the peak that the device counts grows by three matrices; earlier ones have set the peak."""
-    program = setup.open().program
-    held = [setup.framework.matmul(setup.case, KNOWN_SIZE)]
-    before = program.device_peak()
-    held.append(setup.framework.matmul(setup.case, KNOWN_SIZE))
-    after = program.device_peak()
+    program, held, peaks = setup.open().program, list[object](), list[int | None]()
+    for _ in range(2):
+        held.append(setup.product(KNOWN_SIZE))
+        peaks.append(program.device_peak())
+    before, after = peaks
     counted = None if before is None or after is None else after - before
     yield {"known": 3 * 4 * KNOWN_SIZE**2, "counted": counted, "by": program.facts.get("device_peak_by")}
 
@@ -80,6 +82,9 @@ def _judge_memory(rows: Sequence[Row], device: str) -> Judged:
 
 def overflow(setup: Setup) -> Iterator[Row]:
     """Request twice the memory of the device; yield the outcome, and whether it computes after that."""
+    if not setup.allocates:
+        yield lacking(setup, "can't allocate memory by itself")
+        return
     sizes = {device.name: device.memory for device in setup.framework.devices()}
     asked = 2 * (sizes[setup.device] or UNKNOWN_MEMORY_B)
     status, reason = setup.allocate(asked)
@@ -116,21 +121,30 @@ def _judge_work(rows: Sequence[Row], device: str) -> Judged:
 def wait(setup: Setup) -> Iterator[Row]:
     """Yield the times in s until work was issued, until the wait for it returned, and until a later result arrived.
 
-    A step whose output is copied back can't return before all work issued earlier is done.
+    All steps are of one program, so that they share a queue: the output of the last can't be read before all of them
+    are done.
     """
-    product, count = chain(setup, LONG_CHAIN_NS)
-    reader = setup.open(placement="roundtrip", batch=1).program
-    reader.run(3)
+    program, count = long_steps(setup, LONG_CHAIN_NS)
+    if program.returns is None:
+        yield lacking(setup, "can't copy an output to the host")
+        return
+
+    def read_one() -> None:
+        program.returns = True
+        program.run(1)
+        program.returns = False
+
+    read_one()
     for _ in range(WAITS):
         began = clock.now()
-        reader.run(1)
+        read_one()
         alone = clock.now() - began
         began = clock.now()
-        product.run(count)
+        program.run(count)
         issued = clock.now() - began
-        product.synchronize()
+        program.synchronize()
         waited = clock.now() - began
-        reader.run(1)
+        read_one()
         read = clock.now() - began
         yield {"issued": issued / 1e9, "waited": waited / 1e9, "read": (read - alone) / 1e9}
 
@@ -152,11 +166,12 @@ def case(setup: Setup) -> Iterator[Row]:
         yield {"precision": setup.detail, "mode": mode, **outcome, **observed}
 
 
+NO_EVENTS = Judged(0.0, True, "this device has no timing events", n=0)
+
+
 def judge_events(rows: Sequence[Row], device: str) -> Judged:
     """Judge the time by the device's events over that by the host's clock."""
-    shares = [row["events_share"] for row in rows if row["events_share"] is not None]
-    if not shares:
-        return Judged(0.0, True, "this device has no timing events", n=0)
+    shares = [row["events_share"] for row in rows]
     worst = max(shares, key=lambda share: abs(share - 1))
     return Judged(median(shares), abs(worst - 1) <= MOST_EVENTS_ERROR, bound=worst, n=len(shares))
 
@@ -169,25 +184,22 @@ def judge_places(rows: Sequence[Row], device: str) -> Judged:
     return Judged(1 - len(elsewhere) / len(rows), not elsewhere, note)
 
 
-def judge_agreement(rows: Sequence[Row], device: str, ended: Mapping[str, str] = MappingProxyType({})) -> Judged:
+def judge_agreement(rows: Sequence[Row], device: str) -> Judged:
     """Judge whether each precision of the device gives the results of the CPU; it must have fp32."""
-    can = [row for row in rows if row["status"] != "unsupported"]
-    good = [row for row in can if row["status"] == "ok"]
-    lacks = {row["precision"]: row["reason"] for row in rows if row["status"] == "unsupported"}
+    can = [row for row in rows if row["status"] not in ("unsupported", NOT_TRIED)]
+    good, some = [row for row in can if row["status"] == "ok"], {row["precision"] for row in can}
     notes = [f"{row['precision']} {row['mode']} off by {row['error']:.1e}" for row in good if row["error"] is not None]
-    notes += _alike({f"{row['precision']} {row['mode']}": f"{row['status']}: {row['reason']}" for row in can
-                    if row not in good})  # fmt: skip
-    notes += _alike(ended, between=": ")
+    troubles = {row["precision"]: f": {row['reason']}" for row in rows if row["mode"] is None}
+    troubles |= {f"{row['precision']} {row['mode']}": f" {row['status']}: {row['reason']}" for row in can
+                 if row not in good and row["mode"]}  # fmt: skip
+    notes += [f"{', '.join(names)}{why}" for why, names in grouped(troubles, troubles.__getitem__).items()]
+    lacks = {f"{row['precision']} {row['mode']}" if row["precision"] in some else row["precision"]: row["reason"]
+             for row in rows if row["status"] == "unsupported"}  # fmt: skip
     notes += [f"no {precision} ({reason})" for precision, reason in lacks.items()]
-    n = len(can) + len(ended)
-    ok = len(good) == n and any(row["precision"] == "fp32" for row in good)
-    return Judged(len(good) / max(1, n), ok, "; ".join(notes), n=n)
-
-
-def _alike(troubles: Mapping[str, str], between: str = " ") -> list[str]:
-    """Return each trouble once, after all cases that it concerns."""
-    concerned = grouped(troubles, lambda case: troubles[case])
-    return [f"{', '.join(names)}{between}{trouble}" for trouble, names in concerned.items()]
+    ok: bool | None = len(good) == len(can) and any(row["precision"] == "fp32" for row in good)
+    if len(good) == len(can) and any(row["status"] == NOT_TRIED for row in rows):
+        ok = None
+    return Judged(len(good) / max(1, len(can)), ok, "; ".join(notes), n=len(can))
 
 
 def identical(setup: Setup) -> Iterator[Row]:
@@ -195,7 +207,7 @@ def identical(setup: Setup) -> Iterator[Row]:
     size, each = busy_product(setup)
     chance, count = random.Random(2), math.ceil(CHAIN_NS / each)
     for _ in range(setup.comparisons):
-        arms = [fitted(Repeated(setup.framework.matmul(setup.case, size), count)) for _ in range(2)]
+        arms = [fitted(Repeated(setup.product(size), count)) for _ in range(2)]
         ours, theirs = rounds(arms, 0.0, ROUNDS, chance, lambda values, now: None)
         centre, width = paired(log_ratios(dict(enumerate(theirs)), dict(enumerate(ours))))
         yield {"log_ratio": centre, "half_width": width}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mldyno.stats.intervals import quantile
@@ -46,6 +46,18 @@ class Measure:
     note: str = ""
     cells: tuple[SeriesKind, ...] = ()  # the kinds of series; the value is that of the worst
     raw: tuple[dict[str, Any], ...] = ()  # the rows that it was computed from
+    failure: str = ""  # why its task did not reach its end
+    framework: str = ""  # the framework that was tested, of a device
+
+
+@dataclass
+class Process:
+    """A process of the contract: its tasks, how it ended, and the last lines of its standard error."""
+
+    framework: str
+    tasks: list[str] = field(default_factory=list)
+    ended: str = ""  # empty if it did all that was asked of it
+    printed: list[str] = field(default_factory=list)
 
 
 def upper_bound(hits: int, n: int, level: float = 0.95) -> float:

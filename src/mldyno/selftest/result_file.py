@@ -1,15 +1,17 @@
 """The result of the self-test as a file to pass on: the measures, the machine, and what missed its target.
 
 It holds no name of the host or the user, and nothing that identifies a card. Its shape has a version (`schema`), and is
-in the reference.
+in the reference. A file that is read comes from a stranger: its size is bounded, its texts are made printable, and it
+starts nothing.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,16 @@ import msgspec
 
 from mldyno import __version__
 from mldyno.errors import MldynoError
+from mldyno.files import regular
+from mldyno.printable import printable_content
 from mldyno.records import Machine
-from mldyno.selftest.measures import Measure
+from mldyno.selftest.measures import Measure, Process
 from mldyno.store import transfer
-from mldyno.units import show_percent
+from mldyno.units import show_bytes, show_percent
 
-SCHEMA = 1
+SCHEMA = 2
+LONGEST_FILE, MOST_ROWS = 16 << 20, 10_000  # B of a file, and raw rows of a measure, that are read
+STATUSES = ("failed: ", "oom: ", "unsupported: ", "timeout: ", "no answer for ")  # how a failure begins
 KIND = "mldyno selftest"
 IDENTIFYING_FACTS = ("uuid", "pci_bus")  # of one card
 
@@ -46,21 +52,34 @@ def check_place(path: str) -> None:
         ) from None
 
 
-def document(
-    measures: Sequence[Measure], device: str, framework: str, quick: bool, seconds: float, machine: Machine,
-    software: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+@dataclass(frozen=True)
+class SelftestResult:
+    """What was tested, with what came of it."""
+
+    device: str
+    frameworks: tuple[str, ...]
+    quick: bool
+    seconds: float
+    machine: Machine
+    software: dict[str, Any]  # the version of Python; of each framework its versions, threads and environment
+    measures: tuple[Measure, ...]
+    processes: tuple[Process, ...] = ()
+    created: str = ""
+    mldyno: str = __version__
+
+
+def document(tested: SelftestResult) -> dict[str, Any]:
     """Return the result as data, without what identifies the machine and its cards."""
     nameless = tuple(
         replace(each, facts={name: fact for name, fact in each.facts.items() if name not in IDENTIFYING_FACTS})
-        for each in machine.devices
+        for each in tested.machine.devices
     )
     return {
-        "schema": SCHEMA, "kind": KIND,
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "mldyno": __version__, "device": device, "framework": framework, "quick": quick, "seconds": round(seconds, 1),
-        "machine": asdict(replace(machine, devices=nameless, key=None)), "software": dict(software),
-        "measures": [asdict(measure) for measure in measures], "findings": findings(measures),
+        "schema": SCHEMA, "kind": KIND, **asdict(replace(
+            tested, machine=replace(tested.machine, devices=nameless, key=None), seconds=round(tested.seconds, 1),
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        )),
+        "findings": findings(tested.measures),
     }  # fmt: skip
 
 
@@ -71,7 +90,10 @@ def findings(measures: Sequence[Measure]) -> list[dict[str, Any]]:
         if measure.ok is False:
             value = show_percent(measure.value) if measure.unit == "share" else f"{measure.value:.4g}"
             result = f"{value}, the target is {measure.target}" if measure.n else "nothing was measured"
-            missed.append({"measure": measure.id, "finding": f"{measure.name}: {result}", "why": measure.note})
+            finding = f"{measure.name}: {result}"
+            missed.append(
+                {"measure": measure.id, "framework": measure.framework, "finding": finding, "why": measure.note}
+            )
     return missed
 
 
@@ -82,3 +104,40 @@ def write(path: str, content: Mapping[str, Any]) -> None:
         if len(home) > 1:  # messages of a framework may name files
             text = text.replace(msgspec.json.encode(home).decode()[1:-1], "~")
     transfer.write([text], path, "jsonl")
+
+
+def read(path: str) -> SelftestResult:
+    """Read a result of this schema or an earlier one; raise if it is no such file."""
+    try:
+        with open(path, "rb", opener=regular) as source:
+            data = source.read(LONGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        raise MldynoError(
+            f"{path}: {getattr(error, 'strerror', None) or error}; name a result of the self-test."
+        ) from None
+    if len(data) > LONGEST_FILE:
+        raise MldynoError(f"{path}: it is longer than {show_bytes(LONGEST_FILE)}; no result of the self-test is.")
+    try:
+        content = printable_content(msgspec.json.decode(data))
+        schema = content["schema"] if content.get("kind") == KIND else None
+        if schema not in (*range(1, SCHEMA + 1), None) and type(schema) is int and schema > SCHEMA:
+            raise MldynoError(f"{path}: it was written by a newer mldyno ({content['mldyno']}); update this one.")
+        if schema == 1:
+            content = _from_schema_1(content)
+        for measure in content["measures"]:
+            measure["value"] = math.inf if measure["value"] is None else measure["value"]
+            del measure["raw"][MOST_ROWS:]
+        return msgspec.convert(content, SelftestResult)
+    except (msgspec.MsgspecError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise MldynoError(f"{path}: this is no result of `mldyno selftest --export`.") from None
+
+
+def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a content with the frameworks and failures that schema 2 has."""
+    framework, software = content["framework"], content["software"]
+    for measure in content["measures"]:
+        failed = measure["ok"] is False and measure["note"].startswith(STATUSES)
+        measure |= {"framework": framework, "failure": measure["note"] if failed else ""}
+    versions = {"versions": software["versions"], "threads": software["threads"]}
+    software = {"python": software["python"], "frameworks": {framework: versions}}
+    return {**content, "frameworks": [framework], "software": software}

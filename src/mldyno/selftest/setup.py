@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import math
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
-from mldyno.frameworks import Framework, Kernel, Unsupported
+from mldyno.frameworks import Framework, Kernel, Program, Unsupported
+from mldyno.frameworks.program import Repeated as Multiplied
 from mldyno.records import Case
 from mldyno.selftest.measures import Measure, Row
 from mldyno.selftest.on_machine import Repeated
@@ -20,9 +23,15 @@ from mldyno.worker.session import CaseSession, open_case
 SMALLEST_SIZE, LARGEST_SIZE = 128, 2048  # of the matrices whose matmuls keep the device busy
 SHORTEST_BUSY_NS = 100_000  # of a matmul: more than its launch takes
 CHAIN_NS = 2_000_000  # length of a chain of matmuls
+BATCHES, LONG_STEP_NS, FEWEST_STEPS = (256, 2048, 16384), 500_000, 40  # of the work that is waited for
 LONG_CHAIN_NS = 20_000_000  # length of a chain that has to be waited for
 ROUNDS = 48
 WARM_UP_S = 1.0
+
+
+def plainest_case(framework: str, device: str) -> Case:
+    """Return the plainest case of a framework on a device; its processes have the environment of this case."""
+    return Case("mlp", framework=framework, device=device, mode="infer", batch=2)
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Setup:
     @property
     def case(self) -> Case:
         """The plainest case of this framework on this device."""
-        return Case("mlp", framework=self.framework.name, device=self.device, mode="infer", batch=2)
+        return plainest_case(self.framework.name, self.device)
 
     def check(self) -> None:
         """Raise Unsupported if the device is gone: a task must not run on another one."""
@@ -60,6 +69,8 @@ class Setup:
             error = opened.close().checks.error
         except Exception as trouble:
             status, reason = failure(self.framework.name, trouble)
+            if status != "unsupported":
+                traceback.print_exc()  # for who mends it from afar
         return opened, {"status": status, "reason": reason, "error": error}
 
     def allocate(self, size: int) -> tuple[str, str]:
@@ -70,11 +81,24 @@ class Setup:
             return failure(self.framework.name, error)
         return "ok", ""
 
+    def product(self, size: int) -> Kernel:
+        """Return a matmul; a framework that has none runs a step of the workload `matmul`."""
+        try:
+            return self.framework.matmul(self.case, size)
+        except Unsupported:
+            program = self.open(workload="matmul", batch=size).program
+            return Multiplied(partial(program.run, 1), program.synchronize, 2.0 * size**3)
+
     def compute(self) -> None:
         """Run a matmul to see that the device works."""
-        product = self.framework.matmul(self.case, SMALLEST_SIZE)
+        product = self.product(SMALLEST_SIZE)
         product.run(1)
         product.synchronize()
+
+    @property
+    def allocates(self) -> bool:
+        """Return whether its framework can allocate memory by itself."""
+        return type(self.framework).allocate is not Framework.allocate
 
 
 def tidy() -> None:
@@ -83,11 +107,17 @@ def tidy() -> None:
     gc.collect()
 
 
+def lacking(setup: Setup, ability: str) -> Row:
+    """Return the row of a task that a framework can't carry out, which is not held against the device."""
+    return {"lacks": f"{setup.framework.name} {ability}"}
+
+
+@cache
 def busy_product(setup: Setup) -> tuple[int, int]:
     """Return the size of a matmul that keeps the device busy, and its time in ns."""
     size = SMALLEST_SIZE
     while True:
-        blocks = Blocks(setup.framework.matmul(setup.case, size), clock.now)
+        blocks = Blocks(setup.product(size), clock.now)
         blocks.time(8)
         shortest = min(blocks.time(8) for _ in range(3)) // 8
         if shortest >= SHORTEST_BUSY_NS or size >= LARGEST_SIZE:
@@ -98,7 +128,19 @@ def busy_product(setup: Setup) -> tuple[int, int]:
 def chain(setup: Setup, length: int) -> tuple[Kernel, int]:
     """Return a matmul, and how many of them take `length` ns."""
     size, each = busy_product(setup)
-    return setup.framework.matmul(setup.case, size), math.ceil(length / each)
+    return setup.product(size), math.ceil(length / each)
+
+
+def long_steps(setup: Setup, length: int) -> tuple[Program, int]:
+    """Return `mlp` with a batch whose step is longer than a launch, and how many steps take `length` ns."""
+    for batch in BATCHES:
+        program = setup.open(batch=batch).program
+        blocks = Blocks(program, clock.now)
+        blocks.time(2)
+        each = max(1, min(blocks.time(1) for _ in range(3)))
+        if each >= LONG_STEP_NS:
+            break
+    return program, max(FEWEST_STEPS, math.ceil(length / each))
 
 
 def fitted(steps: Repeated) -> Blocks:
@@ -130,6 +172,7 @@ class Judged:
 
 
 NOTHING = Judged(0.0, False, "nothing was measured", n=0)
+NOT_TRIED = "not tried"  # how the failure of a task begins that had no chance
 
 
 Task = Callable[[Setup], Iterator[Row]]
@@ -148,15 +191,23 @@ class Trial:
     unit: str = "share"
     promised: bool = True  # whether mldyno promises it; else it is only expected of the device
     peers: str = ""
+    nothing: Judged = NOTHING  # without a row
 
-    def measure(self, result: TaskResult, judged: Judged) -> Measure:
-        """Return the measure; a task that failed is missed."""
+    def measured(self, result: TaskResult, device: str) -> Measure:
+        """Return the measure; a task that failed is missed, and one that there was no time for is not judged.
+
+        What the framework can't do is not held against the device.
+        """
+        rows = result.rows
+        lacks = next((row["lacks"] for row in rows if "lacks" in row), None)
+        judged = Judged(0.0, True, lacks, n=0) if lacks else self.judge(rows, device) if rows else self.nothing
         note = judged.note if judged.ok is not False or self.promised else f"not as expected: {judged.note}"
         n = len(result.rows) if judged.n is None else judged.n
+        failed = None if result.failure.startswith(NOT_TRIED) else False
         return Measure(
             self.id, self.name, judged.value, judged.bound, judged.target or self.target,
-            False if result.failure else judged.ok, n, self.unit, self.peers, result.failure or note,
-            raw=tuple(result.rows),
+            failed if result.failure else judged.ok, n, self.unit, self.peers, result.failure or note,
+            raw=tuple(result.rows), failure=result.failure,
         )  # fmt: skip
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from mldyno.axes import FAKE
 from mldyno.errors import MldynoError
 from mldyno.messages import RunTask
 from mldyno.selftest import device, on_machine, on_series
-from mldyno.selftest.measures import Measure, Row
-from mldyno.selftest.setup import TaskResult
+from mldyno.selftest.measures import Measure, Process, Row
+from mldyno.selftest.setup import NOT_TRIED, TaskResult, plainest_case
 from mldyno.worker.client import Ended, WorkerProcess
 
 SEED = 20240229
@@ -24,19 +27,27 @@ COMPARISON_S, START_S = 0.9, 3.0  # time of a comparison, and of starting a proc
 LATE_CHANGE_CASES = 40
 CONTRACT_MODULE = "mldyno.selftest.device"
 TASKS = tuple(task for _, _, tasks in device.EXERCISES for task in tasks)
-SILENCE_TIMEOUT_S = 180.0  # without a row, after which a device counts as hung
+SILENCE_TIMEOUT_S = 90.0  # without a row, after which a device counts as hung
+TIME_OVER = f"{NOT_TRIED}: the time was over"
 Tick = Callable[[], None]
+Progress = Callable[[str, float], None]  # gets the exercise, and the time left in s
 Judge = Callable[[Sequence[Row]], Iterable[Measure]]
 
 
-def carry_out(worker: WorkerProcess, command: RunTask, rows: list[Row], tick: Tick) -> bool:
-    """Append the rows of a task as they come, and call `tick` after each; return whether the worker is still fit."""
+def carry_out(worker: WorkerProcess, command: RunTask, rows: list[Row], tick: Tick, until: float = math.inf) -> bool:
+    """Append the rows of a task as they come, and call `tick` after each; return whether the worker is still fit.
+
+    Raise Ended if the task is not over at `until`, a time in s of the monotonic clock.
+    """
 
     def append(row: Row) -> None:
         rows.append(row)
         tick()
+        if time.monotonic() > until:
+            raise Ended("timeout", TIME_OVER)
 
-    return worker.request(command, SILENCE_TIMEOUT_S, append, reset_timeout=True).fit
+    patience = min(SILENCE_TIMEOUT_S, until - time.monotonic())
+    return worker.request(command, patience, append, reset_timeout=True).fit
 
 
 def rows_of(module: str, task: str, framework: str, tick: Tick, **arguments: Any) -> list[Row]:
@@ -53,15 +64,21 @@ def rows_of(module: str, task: str, framework: str, tick: Tick, **arguments: Any
 class Contract:
     """The tasks on one device; each is carried out when its rows are needed, all in one process and in order.
 
-    If that ends early, or sends nothing for minutes, this is the outcome of the task, and a new process goes on with
-    the next one; so it does after a task that has left the device unusable.
+    If that ends early, or sends nothing for long, this is the outcome of the task, and a new process goes on with
+    the next one; so it does after a task that has left the device unusable. After `until`, a time in s of the
+    monotonic clock, nothing is begun.
     """
 
-    def __init__(self, framework: str, device: str, comparisons: int, tasks: Sequence[str] = TASKS) -> None:
-        self._framework, self._device, self._comparisons = framework, device, comparisons
+    def __init__(
+        self, framework: str, device: str, comparisons: int, tasks: Sequence[str] = TASKS, until: float = math.inf
+    ) -> None:
+        self.framework, self.comparisons, self._until = framework, comparisons, until
+        self._arguments = {"device": device, "comparisons": comparisons}
         self._left = list(tasks)
         self._results: dict[str, TaskResult] = {}
-        self._worker = WorkerProcess()
+        self._worker = WorkerProcess(case=plainest_case(framework, device))
+        self._process: Process | None = None
+        self.processes: list[Process] = []
 
     def result(self, task: str, tick: Tick) -> TaskResult:
         """Return the rows of a task, after carrying out those before it; call `tick` after each row on the way."""
@@ -69,29 +86,38 @@ class Contract:
             following = self._left.pop(0)
             self._results[following] = self._carry_out(following, tick)
             if not self._left:
-                self._worker.kill()
+                self.end()
         return self._results[task]
 
     def _carry_out(self, task: str, tick: Tick) -> TaskResult:
         result = TaskResult()
         name, _, detail = task.partition(" ")
-        arguments = {"device": self._device, "comparisons": self._comparisons, "detail": detail}
+        command = RunTask(CONTRACT_MODULE, name, self.framework, {**self._arguments, "detail": detail})
         tick()
+        if time.monotonic() >= self._until:
+            return TaskResult(failure=TIME_OVER)
         try:
-            if not self._worker.running:
+            if self._process is None:
+                self._process = Process(self.framework)
+                self.processes.append(self._process)
                 self._worker.start()
-            fit = carry_out(self._worker, RunTask(CONTRACT_MODULE, name, self._framework, arguments), result.rows, tick)
+            self._process.tasks.append(task)
+            fit = carry_out(self._worker, command, result.rows, tick, self._until)
         except Ended as end:
             fit, result.failure = end.fit, f"{end.status}: {end.reason}"
             if end.status == "timeout":
-                result.failure = f"no answer for {SILENCE_TIMEOUT_S:.0f} s"
+                hung = end.silence >= SILENCE_TIMEOUT_S
+                result.failure = f"no answer for {SILENCE_TIMEOUT_S:.0f} s" if hung else TIME_OVER
         if not fit:
-            self._worker.kill()
+            self.end(result.failure or "the device can't be used any more")
         tick()
         return result
 
-    def end(self) -> None:
+    def end(self, why: str = "") -> None:
+        """End its process, and keep its last words."""
         self._worker.kill()
+        if self._process is not None:
+            self._process.ended, self._process.printed, self._process = why, self._worker.last_words(), None
 
 
 @dataclass(frozen=True)
@@ -158,36 +184,54 @@ def on_any_machine(effort: Effort, framework: str) -> list[Exercise]:
     ]  # fmt: skip
 
 
-def on_a_device(contract: Contract, comparisons: int, name: str) -> list[Exercise]:
+def on_a_device(contract: Contract, name: str, title: str = "") -> list[Exercise]:
     """Return the exercises of the contract of a device, in the order in which its process carries them out."""
 
-    def exercise(title: str, seconds: float, tasks: tuple[str, ...]) -> Exercise:
+    def exercise(part: str, seconds: float, tasks: tuple[str, ...]) -> Exercise:
         def run(tick: Tick) -> list[Measure]:
             results = {task: contract.result(task, tick) for task in tasks}
             if tasks == device.CASES:
-                return device.measure_cases(results, name)
-            return sorted((device.measure(task, results[task], name) for task in tasks), key=lambda measure: measure.id)
+                measures = device.measure_cases(results, name)
+            else:
+                measures = sorted((device.measure(task, results[task], name) for task in tasks), key=attrgetter("id"))
+            return [replace(measure, framework=contract.framework) for measure in measures]
 
-        return Exercise(title, device.ids(tasks), seconds * (comparisons if tasks == ("identical",) else 1), run)
+        return Exercise(f"{title}{part}", device.ids(tasks), seconds, run)
 
-    return [exercise(*row) for row in device.EXERCISES]
+    return [exercise(*row) for row in device.exercises(contract.framework, contract.comparisons)]
 
 
-def run(
-    effort: Effort, framework: str, ids: tuple[int, ...], progress: Callable[[str, float], None], name: str = "cpu"
+def run(effort: Effort, framework: str, ids: Sequence[int], progress: Progress) -> Iterator[Measure]:
+    """Yield the measures with these ids; call `progress` with the exercise and the time left in s."""
+    todo = [exercise for exercise in on_any_machine(effort, framework) if set(exercise.ids) & set(ids)]
+    yield from (measure for measure in _carried_out(todo, progress) if measure.id in ids)
+
+
+def run_on_device(
+    effort: Effort, frameworks: Sequence[str], name: str, seconds: float, progress: Progress, processes: list[Process]
 ) -> Iterator[Measure]:
-    """Yield the measures with these ids, on a device; call `progress` with the exercise and the time left in s."""
-    comparisons = max(1, effort.comparisons // CONTRACT_DIVISOR)
-    contract = Contract(framework, name, comparisons)
-    every = on_any_machine(effort, framework) if name == "cpu" else on_a_device(contract, comparisons, name)
-    todo = [exercise for exercise in every if set(exercise.ids) & set(ids)]
+    """Yield the measures of a device with each framework within that many s; append the processes that they took.
+
+    Each framework has an equal part of the time, and what earlier ones have left of theirs.
+    """
+    began, share, todo = time.monotonic(), seconds / len(frameworks), list[Exercise]()
+    contracts = [
+        Contract(each, name, device.comparisons_within(share, each, effort.comparisons // CONTRACT_DIVISOR),
+                 until=began + share * number)
+        for number, each in enumerate(frameworks, 1)
+    ]  # fmt: skip
+    for contract in contracts:
+        todo += on_a_device(contract, name, f"{contract.framework}: " if len(contracts) > 1 else "")
     try:
-        for number, exercise in enumerate(todo):
-            left = sum(later.seconds for later in todo[number:])
-            tell = partial(progress, exercise.name, left)
-            tell()
-            for measure in exercise.run(tell):
-                if measure.id in ids:
-                    yield measure
+        yield from _carried_out(todo, progress)
     finally:
-        contract.end()
+        for contract in contracts:
+            contract.end()
+            processes += contract.processes
+
+
+def _carried_out(todo: Sequence[Exercise], progress: Progress) -> Iterator[Measure]:
+    for number, exercise in enumerate(todo):
+        tick = partial(progress, exercise.name, sum(later.seconds for later in todo[number:]))
+        tick()
+        yield from exercise.run(tick)

@@ -21,6 +21,7 @@ from mldyno.views.window import window_width
 
 if TYPE_CHECKING:  # only one command needs it
     from mldyno.selftest.measures import Measure
+    from mldyno.selftest.result_file import SelftestResult
 
 PAIRING = {"interleaved": "in one process", "live-processes": "live processes taking turns",
            "alternating-processes": "whole processes in alternation"}  # fmt: skip
@@ -31,7 +32,7 @@ BOUNDS = {
 FAKE_FRAMEWORK = "This was the fake framework: nothing was computed, and no time is real"
 Rows = Iterator[tuple[str, str]]
 MEASURES_TITLE = "how often mldyno is wrong here, at 95 % confidence"
-MEASURE_FIELDS = ("id", "name", "value", "bound", "target", "ok", "n", "unit", "peers", "note")  # in JSON
+MEASURE_FIELDS = ("id", "name", "value", "bound", "target", "ok", "n", "unit", "peers", "note", "framework")  # in JSON
 _COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
 
 
@@ -228,23 +229,52 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def verdict_counts(measures: Sequence[Measure]) -> str:
-    """Count the targets that are met, missed, or can't be judged."""
+    """Count the targets that are met, missed, can't be judged, or were not tried."""
     met, missed, open_ = (sum(measure.ok is ok for measure in measures) for ok in (True, False, None))
+    untried = sum(measure.ok is None and not measure.n for measure in measures)
     parts = [f"{met} of {len(measures)} targets met", f"{missed} missed" if missed else "",
-             f"{open_} with too few trials to judge" if open_ else ""]  # fmt: skip
+             f"{open_ - untried} with too few trials to judge" if open_ > untried else "",
+             f"{untried} not tried" if untried else ""]  # fmt: skip
     return ", ".join(filter(None, parts))
 
 
-def measures_table(measures: Sequence[Measure], title: str = MEASURES_TITLE) -> str:
-    """Return all measures with the figures of peers; a measure without trials has no value."""
+def measures_table(measures: Sequence[Measure], title: str = MEASURES_TITLE, last: str = "peers") -> str:
+    """Return all measures with the figures of peers, or of another `last` column; one without trials has no value."""
     from mldyno.views.tables import aligned
 
-    header = ["", "measure", "here", "at worst", "target", "", "n", "peers"]
-    body = []
+    several = len({measure.framework for measure in measures}) > 1
+    header = ["", *(["framework"] if several else []), "measure", "here", "at worst", "target", "", "n", last]
+    body, notes = [], []
     for measure in measures:
         here = amount(measure.value if measure.n else None, measure.unit)
-        met = {True: "met", False: "MISSED", None: f"too few trials to judge ({measure.n:,})"}[measure.ok]
+        open_ = f"too few trials to judge ({measure.n:,})" if measure.n else "not tried"
+        met = {True: "met", False: "MISSED", None: open_}[measure.ok]
         figures = [here, amount(measure.bound, measure.unit), measure.target, met, f"{measure.n:,}"]
-        body.append([str(measure.id), measure.name, *figures, measure.peers])
-    notes = [f"{measure.id}: {measure.note}" for measure in measures if measure.note]
-    return "\n".join([aligned(header, body, 2, title), *notes])
+        of_framework = [measure.framework] if several else []
+        body.append([str(measure.id), *of_framework, measure.name, *figures, measure.peers])
+        notes += [f"{' '.join([str(measure.id), *of_framework])}: {measure.note}"] if measure.note else []
+    return "\n".join([aligned(header, body, 2 + several, title), *notes])
+
+
+def replay_lines(tested: SelftestResult, differing: Sequence[Measure]) -> Iterator[str]:
+    """Yield what a result of the self-test holds, what differs from the expectation, and what libraries printed."""
+    kind = tested.device.partition(":")[0]
+    yield f"{tested.device}, mldyno {tested.mldyno}, {tested.created}, {show_seconds(tested.seconds)}"
+    yield from machine_lines(tested.machine)
+    yield from (device_line(device) for device in tested.machine.devices)
+    for name, of_framework in tested.software["frameworks"].items():
+        yield f"{name}: {as_words(of_framework)}"
+    if differing:
+        yield measures_table(differing, f"what differs from what is expected of {kind}", "simulated device")
+    for process in tested.processes:
+        if process.ended or process.printed:
+            yield f"{process.framework}, process of {', '.join(process.tasks)}: {process.ended or 'ended as it should'}"
+            yield from (f"  {line}" for line in process.printed)
+    yield f"{len(differing)} of {len(tested.measures)} measures differ from what is expected of {kind}."
+
+
+def as_words(content: object) -> str:
+    """Return the texts and numbers of JSON data on one line, by name."""
+    if isinstance(content, dict):
+        return ", ".join(f"{name} {words}" for name, value in content.items() if (words := as_words(value)))
+    return "" if content in (None, "") else str(content)

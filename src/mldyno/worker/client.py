@@ -19,7 +19,7 @@ from typing import Any
 from mldyno import interpreters, machine, messages, plugins
 from mldyno.frameworks import Unsupported
 from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, TaskRow
-from mldyno.printable import printable
+from mldyno.printable import LONGEST_NAME, printable, shortened
 from mldyno.records import Case
 from mldyno.rendezvous import JOB, RANKED, failure_in, from_environment
 from mldyno.units import parse_bytes, show_bytes, show_seconds
@@ -30,6 +30,7 @@ SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
 LONGEST_ANSWER_LINE = 64 << 20  # B
 LONGEST_STDERR_TAIL = 64 << 10  # B of a worker's standard error that are searched for a reason
+LAST_WORDS = 40  # lines of it that are kept for who mends a fault from afar
 RANK_ENDS_S = 15.0  # within which a launcher ends all ranks, and reports which of them failed
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # to wait for idle threads: those of OpenBLAS spin for 0.1 s
@@ -304,6 +305,10 @@ class WorkerProcess:
         if failure.signal == signal.SIGKILL and _kernel_kills() > self._kills_before:
             return self._killed_for_memory(f"rank {failure.rank} was ", self._most_held)
         return Ended("failed", f"rank {failure.rank} was ended by {signal.Signals(failure.signal).name}", crashed=True)
+
+    def last_words(self) -> list[str]:
+        """Return the last lines that the worker, or its libraries, printed on standard error."""
+        return [shortened(printable(line), LONGEST_NAME) for line in self._stderr_lines()[-LAST_WORDS:]]
 
     def _stderr_lines(self) -> list[str]:
         return self._stderr_tail.decode(errors="replace").strip().splitlines()

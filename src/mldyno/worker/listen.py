@@ -11,6 +11,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NoReturn
@@ -96,6 +97,7 @@ class Worker:
                 fit = fit and row.get("status") != "failed"
                 self.tell(messages.TaskRow(row))
         except Exception as error:
+            traceback.print_exc()  # for who mends it from afar
             fit, (status, reason) = False, failure(command.framework, error)
         still_fit = getattr(module, "still_fit", None)
         if not fit:
