@@ -68,6 +68,14 @@ def test_a_filter_of_the_users_own_configuration_is_left_to_work(
     assert Path(at_revision(source_in(repository), "HEAD").place).read_text() == "B = 2"
 
 
+@pytest.mark.parametrize("count", ["many", "", "-1", "9" * 5000])
+def test_settings_of_git_in_the_environment_that_make_no_sense_are_left_out(
+    count: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_COUNT", count)
+    assert Path(at_revision(source_in(repository), "HEAD").place).read_text() == "A = 1"
+
+
 def test_a_hook_of_git_may_call_it(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run([*GIT, str(tmp_path), "init", "-q", "another"], check=True)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "another" / ".git"))

@@ -126,7 +126,8 @@ def _git_environment(folder: str, command: str) -> dict[str, str]:
         for name in _own_filters(folder):
             settings |= {f"filter.{name}.smudge": "", f"filter.{name}.process": "", f"filter.{name}.required": "false"}
     environment = {name: value for name, value in os.environ.items() if name not in IGNORED_BY_GIT}
-    given = int(environment.get("GIT_CONFIG_COUNT") or 0)
+    count = environment.get("GIT_CONFIG_COUNT", "")
+    given = int(count) if count.isdecimal() and len(count) < 5 else 0  # git refuses any other
     for number, (name, value) in enumerate(settings.items(), given):
         environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
     return environment | {"GIT_CONFIG_COUNT": str(given + len(settings)), "GIT_NO_LAZY_FETCH": "1"}
