@@ -82,3 +82,18 @@ def test_machines_that_have_only_rehearsed_do_not_stand_beside_others(mldyno: Ml
     assert "a rehearser" not in out
     assert "a worker" in out
     assert "NVIDIA V100" in out
+
+
+def test_a_list_of_many_machines_asks_the_store_no_more_often(
+    mldyno: Mldyno, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read = Store._read
+    monkeypatch.setattr(Store, "_read", lambda self, sql, *more: asked.append(sql) or read(self, sql, *more))
+    store.append([record(Case("mlp", batch=8), 2e-3, replace(BENCH, name="bench 0"))])
+    assert mldyno("list", "machines")[0] == 0
+    of_one = len(asked)
+    store.append([record(Case("mlp", batch=8), 2e-3, replace(BENCH, name=f"bench {n}")) for n in range(1, 30)])
+    asked.clear()
+    assert mldyno("list", "machines")[1].count("in your store") == 30
+    assert len(asked) == of_one > 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.views.report import made_records
 
+from mldyno.records import Case
 from mldyno.results import Results
 from mldyno.store import Query, Store
 from mldyno.views.report import page as pages
@@ -66,6 +68,14 @@ def test_a_card_is_1200_by_630(filled: Store, mldyno: Mldyno, tmp_path: Path) ->
     assert content.startswith(PNG)
     assert (int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")) == (1200, 630)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_of_many_machines_it_names_some_and_counts_the_others(filled: Store, mldyno: Mldyno, tmp_path: Path) -> None:
+    bench = made_records.BENCH
+    filled.append(made_records.record(Case("mlp", batch=8), 2e-3, replace(bench, name=f"m{n:04}")) for n in range(1200))
+    err = mldyno("report", "--out", str(tmp_path / "page.html"))[2]
+    assert " more; `mldyno report" in err
+    assert len(err) < 500
 
 
 def test_without_measurements_it_says_where_to_begin(mldyno: Mldyno, tmp_path: Path) -> None:

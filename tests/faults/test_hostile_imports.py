@@ -151,6 +151,8 @@ def figure(**changed: str) -> str:
 BAD_FIGURES: dict[str, tuple[str, str]] = {
     "a bad header": (figure().replace("machine,", "engine,"), "line 1: a CSV of figures needs the columns"),
     "plain text": ("hello\nworld\n", "line 1: a CSV of figures needs the columns"),
+    "a column twice": (figure().replace("note", "value"), "line 1: it has the column value more than once"),
+    "a column under two names": (figure().replace("note", "workers"), "line 1: it has the column ranks more than once"),
     "too few columns": (figure() + "a,b\n", "line 3: it must have 18 columns"),
     "too many columns": (figure().rstrip() + ",x,y\n", "line 2: it must have 18 columns"),
     "a bad unit": (figure(unit="ms"), "line 2: unit 'ms' is not one of s, B, J, W"),

@@ -176,17 +176,16 @@ def machines(store: AnyStore = None, tell: Tell = silent) -> list[dict[str, Any]
     opened_store, shipped = opened(store), published()
 
     def with_records(rehearsed: bool) -> set[str]:
-        queries = {name: Query({"machine": name}, heads=False, rehearsed=rehearsed) for name in names}
-        return {name for name, query in queries.items() if opened_store.history(query, 1)}
+        return {name for _, name in opened_store.counts(Query(heads=False, rehearsed=rehearsed))} & {*names}
 
-    names = opened_store.machines()
+    names, imported_files = opened_store.machines(), opened_store.imported_files()
     stored, measured = with_records(rehearsed=True), with_records(rehearsed=False)
     hidden = stored - {*measured, *shipped} if measured else set()
     if hidden:
         tell(f"machines with simulated records only (framework {FAKE}) are hidden")
     rows = []
     for name in (name for name in names if name not in hidden):
-        files, publication = opened_store.files_of(name) if name in stored else [], shipped.get(name, Publication())
+        files, publication = imported_files.get(name, []), shipped.get(name, Publication())
         imported = f", imported from {', '.join(files)}" if files else ""
         about = [f"in your store{imported}"] if name in stored else []
         if publication.figures:

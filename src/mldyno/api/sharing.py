@@ -23,6 +23,8 @@ from mldyno.store.selection import AnyStore, Tell, opened, silent
 from mldyno.temporary import atomic_folder
 from mldyno.units import count
 
+MOST_NAMED = 5  # machines, before the rest is only counted
+
 
 def export(
     path: str, form: str, text: str | None = None, store: AnyStore = None, private: bool = False, tell: Tell = silent
@@ -234,5 +236,7 @@ def _reported(what: str | None, store: AnyStore, private: bool, tell: Tell) -> l
     _tell_sharing(tell, Counter((record.case, record.shown_machine) for record in measured), private)
     name, *more = subject_of_records(measured).machines if tell is not silent else [""]
     if more:
-        tell(f"about {name}, compared with {', '.join(more)}; `mldyno report {quoted(more[0])}` is about that one")
+        rest = f" and {len(more) - MOST_NAMED:,} more" if len(more) > MOST_NAMED else ""
+        compared = f"{', '.join(more[:MOST_NAMED])}{rest}"
+        tell(f"about {name}, compared with {compared}; `mldyno report {quoted(more[0])}` is about that one")
     return list(map(transfer.private_copy, measured)) if private else measured

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,9 +36,19 @@ _MARKS = {"withdrawn": "superseded", "suspect": "suspect", "odd": "suspect", "la
 def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
     """Yield records from the lines of a CSV of figures; an error names the line."""
     csv.field_size_limit(_LONGEST_FIELD)
-    reader = csv.DictReader(lines, strict=True)
+    number = 0  # of the line that is being read, which the reader counts only when it is read
+
+    def counted() -> Iterator[str]:
+        nonlocal number
+        for line in lines:
+            number += 1
+            yield line
+
+    reader = csv.DictReader(counted(), strict=True)
     try:
         reader.fieldnames = [AXIS[name].name if name in AXIS else name for name in reader.fieldnames or ()]
+        if twice := [name for name, times in Counter(reader.fieldnames).items() if times > 1 and name]:
+            raise BadRecord(f"it has the column {twice[0][:40]} more than once")
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
             raise BadRecord(f"a CSV of figures needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}")
@@ -46,9 +57,9 @@ def read(lines: Iterable[str], provenance: Provenance) -> Iterator[Record]:
                 raise BadRecord(f"it must have {len(reader.fieldnames or ())} columns")
             yield _record({name: _without_guard(text) for name, text in row.items()}, provenance)
     except csv.Error as error:
-        raise BadRecord(f"line {reader.line_num}: not CSV: {error}") from None
+        raise BadRecord(f"line {number}: not CSV: {error}") from None
     except MldynoError as error:
-        raise BadRecord(f"line {reader.line_num or 1}: {error}") from None
+        raise BadRecord(f"line {number or 1}: {error}") from None
 
 
 def inert(text: str) -> str:

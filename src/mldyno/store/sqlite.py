@@ -408,11 +408,13 @@ class Store:
         """Return whether any record has this value in one of COLUMNS."""
         return bool(self._read(f"SELECT 1 FROM records WHERE {column} = ? LIMIT 1", [value], int))
 
-    def files_of(self, machine: str) -> list[str]:
-        """Return the files by which records of a machine were imported, by its name here."""
-        more = "AND r.imported_from <> '' ORDER BY 1"
-        rows = self._select("DISTINCT r.imported_from", Query({"machine": machine}), str, more=more)
-        return [file for (file,) in rows]
+    def imported_files(self) -> dict[str, list[str]]:
+        """Return the files by which records of each machine were imported, by its name here."""
+        names, files = self._machine_names(), dict[str, list[str]]()
+        columns, more = "DISTINCT r.imported_from, r.machine, r.key", "AND r.imported_from <> '' ORDER BY 1"
+        for file, name, key in self._select(columns, Query(), str, str, str, more=more):
+            files.setdefault(shown(Identity(name, key, True), names), []).append(file)
+        return files
 
 
 def _listed(numbers: Iterable[int]) -> str:
