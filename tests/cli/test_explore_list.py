@@ -89,7 +89,12 @@ def test_a_list_of_many_machines_asks_the_store_no_more_often(
 ) -> None:
     asked: list[str] = []
     read = Store._read
-    monkeypatch.setattr(Store, "_read", lambda self, sql, *more: asked.append(sql) or read(self, sql, *more))
+
+    def counted(self: Store, sql: str, *more: Any) -> list[tuple[Any, ...]]:
+        asked.append(sql)
+        return read(self, sql, *more)
+
+    monkeypatch.setattr(Store, "_read", counted)
     store.append([record(Case("mlp", batch=8), 2e-3, replace(BENCH, name="bench 0"))])
     assert mldyno("list", "machines")[0] == 0
     of_one = len(asked)
