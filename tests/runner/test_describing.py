@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mldyno import sources
-from mldyno.errors import UsageError
+from mldyno.errors import MldynoError, UsageError
 from mldyno.runner.describing import at_revision, separate_trees
 from mldyno.sources import Source
 
@@ -66,6 +66,27 @@ def test_a_filter_of_the_users_own_configuration_is_left_to_work(
     (tmp_path / "global").write_text('[filter "mine"]\nsmudge = sed s/A/B/\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
     assert Path(at_revision(source_in(repository), "HEAD").place).read_text() == "B = 2"
+
+
+def test_objects_that_are_missing_are_not_fetched(repository: Path, tmp_path: Path) -> None:
+    """A clone may be partial, and its configuration name the program that fetches the rest."""
+    ran, program = tmp_path / "ran", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho $0 >> {ran}\n")
+    program.chmod(0o755)
+    git = [*GIT, str(repository)]
+    blob = subprocess.run(
+        [*git, "rev-parse", "HEAD:model.py"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with (repository / ".git" / "config").open("a") as config:
+        config.write(f'[remote "o"]\nurl = ext::{program}\npromisor = true\n[protocol "ext"]\nallow = always\n')
+        config.write("[core]\nrepositoryformatversion = 1\n[extensions]\npartialClone = o\n")
+    subprocess.run([*git, "cat-file", "-p", blob], check=False, capture_output=True)
+    assert ran.exists()  # the repository is one that would run it
+    ran.unlink()
+    with pytest.raises(MldynoError, match="git worktree"):
+        at_revision(source_in(repository), "HEAD")
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize("count", ["many", "", "-1", "9" * 5000])

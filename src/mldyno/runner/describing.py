@@ -130,7 +130,7 @@ def _git_environment(folder: str, command: str) -> dict[str, str]:
     given = int(count) if count.isdecimal() and len(count) < 5 else 0  # git refuses any other
     for number, (name, value) in enumerate(settings.items(), given):
         environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-    return environment | {"GIT_CONFIG_COUNT": str(given + len(settings)), "GIT_NO_LAZY_FETCH": "1"}
+    return environment | {"GIT_CONFIG_COUNT": str(given + len(settings)), "GIT_ALLOW_PROTOCOL": ""}
 
 
 def _own_filters(folder: str) -> set[str]:
