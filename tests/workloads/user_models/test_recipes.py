@@ -262,6 +262,24 @@ def test_code_that_was_changed_since_the_run_began_is_not_measured(tmp_path: Pat
         program_of(source)
 
 
+@pytest.mark.parametrize("lines", [
+    "torch.backends.fp32_precision = 'tf32'; torch.backends.cudnn.conv.fp32_precision = 'tf32'",
+    "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
+    "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+    "torch.backends.cuda.matmul.allow_tf32 = True; torch.backends.cudnn.allow_tf32 = True",
+    "torch.set_float32_matmul_precision('medium'); torch.backends.cudnn.rnn.fp32_precision = 'tf32'",
+])  # fmt: skip
+def test_a_model_that_lowers_the_precision_of_fp32_by_old_settings_or_new_ones_runs_in_fp32(
+    lines: str, tmp_path: Path
+) -> None:
+    plugins.framework("torch").start()
+    source = known(written(tmp_path, FIVE_LINES.replace("    model =", f"    {lines}\n    model =")))
+    program = program_of(source)
+    assert program.facts["restored_settings"] == "matmul precision"
+    assert program.effective_precision() == "fp32"
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", False)
+
+
 def test_settings_of_the_whole_process_are_set_back_and_named(tmp_path: Path) -> None:
     text = FIVE_LINES.replace(
         "    model =", "    torch.set_default_dtype(torch.float64); torch.set_num_threads(1)\n    model ="

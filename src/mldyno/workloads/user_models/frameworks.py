@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -40,6 +41,35 @@ def adapter_for(framework: str, module: ModuleType | None = None) -> Adapter:
 # -- PyTorch ---------------------------------------------------------------------------------------
 
 
+def _fp32_setting(torch: ModuleType) -> Setting:
+    """Return how to read and restore all settings of fp32's precision: two older ones, and since 2.9 further ones.
+
+    Where a program sets only some, the older ones can contradict the others, and can't be read.
+    """
+    backends = torch.backends
+    cudnn, mkldnn = backends.cudnn, backends.mkldnn
+    newer: tuple[Any, ...] = ()
+    if hasattr(cudnn, "conv"):
+        newer = (backends, cudnn, cudnn.conv, cudnn.rnn, backends.cuda.matmul, mkldnn.matmul, mkldnn.conv, mkldnn.rnn)
+
+    def get() -> tuple[Any, ...]:
+        older: list[Any] = [None, None]
+        with suppress(RuntimeError):
+            older[0] = torch.get_float32_matmul_precision()
+        with suppress(RuntimeError):
+            older[1] = cudnn.allow_tf32
+        return (*older, *(holder.fp32_precision for holder in newer))
+
+    def put(values: tuple[Any, ...]) -> None:
+        matmuls, convolutions, *others = values
+        torch.set_float32_matmul_precision(matmuls or "highest")
+        cudnn.allow_tf32 = bool(convolutions)
+        for holder, value in zip(newer, others, strict=True):
+            holder.fp32_precision = value
+
+    return get, put
+
+
 class Torch(Adapter):
     """A model is an nn.Module. Its own loss is a single number that requires grad, as in nanoGPT and Hugging Face."""
 
@@ -59,7 +89,7 @@ class Torch(Adapter):
             "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
             "threads": (torch.get_num_threads, torch.set_num_threads),
             "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
-            "matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+            "matmul precision": _fp32_setting(torch),
             "deterministic algorithms": deterministic,
         }
 
