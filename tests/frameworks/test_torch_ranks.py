@@ -9,11 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from mldyno import api, plugins, system_queries
+from mldyno import api, plugins, rendezvous, system_queries
 from mldyno.analysis.breakdown import split
+from mldyno.frameworks import Unsupported
 from mldyno.frameworks.program import cores
-from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, RankProgram, compute_cores, environment
+from mldyno.frameworks.torch.ranks import INTERFACES, LOOPBACK, RankProgram, TorchTeam, compute_cores, environment
 from mldyno.records import Case, Record
 from mldyno.results import Results
 from mldyno.runner import pairing
@@ -127,6 +129,33 @@ def test_ranks_and_the_process_beside_them_compute_on_the_performance_cores_of_a
     program.torch = SimpleNamespace(set_num_threads=threads.append, get_num_threads=lambda: 2)
     RankProgram._alone_on_all_cores(program, 100)
     assert threads == [8, 100, 2]
+
+
+def test_ranks_meet_in_pytorch_2_6_whose_usual_store_takes_no_bound_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(rendezvous.STORE, "127.0.0.1:29500")
+    monkeypatch.setenv(rendezvous.STORE_SOCKET, "7")
+    calls: list[dict[str, Any]] = []
+
+    def store(*given: Any, **named: Any) -> str:
+        calls.append(named)
+        if named.get("use_libuv", True):
+            raise NotImplementedError("The libuv TCPStore backend does not support initialization with an listen fd.")
+        return f"store at {given[0]}:{given[1]}"
+
+    team: Any = SimpleNamespace(distributed=SimpleNamespace(TCPStore=store), leads=True, size=2)
+    assert TorchTeam._store(team) == "store at 127.0.0.1:29500"
+    assert [call["master_listen_fd"] for call in calls] == [7, 7]
+
+
+def test_a_pytorch_that_can_not_shard_on_the_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    framework = plugins.framework("torch")
+    framework.start()
+    build = plugins.workload("bert-tiny").build["torch"]
+    case = Case("bert-tiny", mode="train", ranks=2, parallel="fsdp")
+    framework.check(case, build, None)
+    monkeypatch.delattr(torch.cpu.Stream, "record_event")
+    with pytest.raises(Unsupported, match=r"torch \S+ can't shard a model on the CPU; update it"):
+        framework.check(case, build, None)
 
 
 class Stopped(Exception):

@@ -70,11 +70,11 @@ def narrow() -> None:
     plugins.workload = lambda name: replace(wide(name), own=True)  # its parameters are those that it has
 
 
-def cases(names: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the axes of each case."""
+def cases(names: Iterable[str], batch: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the axes of each case, with that batch where the workload has no other."""
     for name in names:
         workload = plugins.workload(name)
-        shared = {"batch": BATCH.get(name, 2)} | ({"seq": 8} if workload.seq else {})
+        shared = {"batch": BATCH.get(name, batch)} | ({"seq": 8} if workload.seq else {})
         for mode in workload.modes if "torch" in workload.build else ():
             for placement in plugins.framework("torch").placements:
                 yield name, {"mode": mode, "placement": placement, **shared}
@@ -97,10 +97,10 @@ if __name__ == "__main__":
     gc.freeze = gc.unfreeze = lambda: None
     vars(session)["open_set"] = open_set
     peaks.exceeded, peaks.copy_rate = (lambda *_: (1e15, False)), (lambda *_: 1e12)  # which are tested elsewhere
-    names = plugins.names("workloads")
+    names, batch = plugins.names("workloads"), 8
     if sys.argv[1:] != ["whole"]:
         gc.collect = lambda *_: 0  # it takes longer than a narrow case
         narrow()
-        names = [name for name in names if name not in TOO_LARGE]
+        names, batch = [name for name in names if name not in TOO_LARGE], 2
     with settings(kernel=1.0):  # a step is long in fake time, so that few are made
-        sys.stdout.write(json.dumps([outcome(name, axes) for name, axes in cases(names)]))
+        sys.stdout.write(json.dumps([outcome(name, axes) for name, axes in cases(names, batch)]))

@@ -144,6 +144,8 @@ class Torch(Framework):
         kind, ranks = case.device.partition(":")[0], case.ranks or 1
         if kind not in BACKENDS:
             raise Unsupported(f"PyTorch has no backend that exchanges gradients between ranks on {kind}")
+        if kind == "cpu" and case.parallel == "fsdp" and not hasattr(self.torch.cpu.Stream, "record_event"):
+            raise Unsupported(f"torch {self.torch.__version__} can't shard a model on the CPU; update it")
         if ranks % case.nodes:
             raise Unsupported(f"{ranks} ranks can't be spread over {case.nodes} nodes evenly")
         ranks //= case.nodes

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,14 @@ class TorchTeam:
         """Return the store where ranks meet; rank 0 serves it, on the socket that its launcher has bound."""
         host, _, port = os.environ[rendezvous.STORE].rpartition(":")
         bound = {"master_listen_fd": int(os.environ[rendezvous.STORE_SOCKET])} if self.leads else {}
-        return self.distributed.TCPStore(
-            host, int(port), self.size, self.leads, MEETING_TIMEOUT, wait_for_workers=False, **bound
-        )
+        make = partial(
+            self.distributed.TCPStore, host, int(port), self.size, self.leads, MEETING_TIMEOUT,
+            wait_for_workers=False, **bound,
+        )  # fmt: skip
+        try:
+            return make()
+        except NotImplementedError:  # in 2.6 the usual kind of store takes no bound socket
+            return make(use_libuv=False)
 
     @property
     def leads(self) -> bool:
