@@ -183,6 +183,9 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "a phase of no time": (GPT2, with_phases(prefill=(1e-15, 512), decode=(10.0, 32)), "its phase prefill takes 1e-15"),
     "phases of a faster step": (GPT2, with_phases(prefill=(0.5, 512), decode=(0.5, 32)), "its phases take 1 s"),
     "phases of more items": (GPT2, with_phases(prefill=(5.0, 10**9), decode=(5.0, 32)), "and its step 544"),
+    "phases of no items": (
+        GPT2, both(with_phases(prefill=(10.0, 1)), fact("prefill_items", None), fact("items_per_step", None)),
+        "its phases have 0 items"),
     "a phase that the work has not": (MLP, with_phases(prefill=(0.005, 512)), "its phases have 512 items"),
     "the time of all steps": (
         MLP, lambda record: replace(record, series=(*record.series, Series("loop_time", "s", (1e-9,)))),

@@ -361,7 +361,7 @@ def _phases(record: Record, step: float, operations: float, limit: float) -> Ite
         return
     items = {name: record.fact(f"{name}_items") or 0 for name in times}
     in_all = record.fact("items_per_step") or 0
-    if sum(items.values()) != in_all:
+    if not in_all or sum(items.values()) != in_all:
         yield f"its phases have {sum(items.values()):,} items, and its step {in_all:,}; {AGAIN}"
         return
     for name, time in times.items():

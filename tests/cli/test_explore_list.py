@@ -29,7 +29,7 @@ def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a T4, of which one framework can't be started."""
     torch = FrameworkFacts(devices=(Device(**CPU), Device(**T4)))
     seen = FrameworksProbed("3.11", {"jax": FrameworkFacts("it is not installed"), "torch": torch})
-    monkeypatch.setattr("mldyno.api.running.probe_frameworks", lambda *arguments: seen)
+    monkeypatch.setattr("mldyno.api.running.probe_frameworks", lambda *arguments, **options: seen)
     monkeypatch.setattr(nvidia, "cards", lambda: nvidia.from_smi(recorded("nvidia-smi.csv")))
     monkeypatch.setattr(
         "mldyno.hardware.linux.cpu", lambda: Description("AMD EPYC", facts={"cores": 4, "clock": 3.5e9})
@@ -60,7 +60,7 @@ def test_as_json_a_device_has_its_facts_in_si_units_and_its_labels(mldyno: Mldyn
 def test_devices_that_are_made_up_are_not_listed(mldyno: Mldyno, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def seen(names: list[str]) -> FrameworksProbed:
+    def seen(names: list[str], **options: Any) -> FrameworksProbed:
         asked.extend(names)
         return FrameworksProbed("3.11", {})
 
