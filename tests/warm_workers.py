@@ -254,7 +254,9 @@ class WarmWorkers:
         """The framework of the next worker; None where it is not known."""
         self.on = True
         """Whether workers are forked now."""
-        self.as_subprocess = SimpleNamespace(Popen=self.popen, PIPE=subprocess.PIPE)
+        self.as_subprocess = SimpleNamespace(
+            Popen=self.popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
+        )
         """What stands in for the module `subprocess` where workers are started."""
 
     def popen(self, words: Sequence[str], **options: Any) -> Any:

@@ -11,7 +11,7 @@ from tests.cli.conftest import Mldyno
 from mldyno.records import Device, Machine
 from mldyno.selftest import result_file
 from mldyno.selftest.measures import Measure, Process
-from mldyno.selftest.result_file import SelftestResult
+from mldyno.selftest.result_file import Installed, SelftestResult
 
 WAIT = {"issued": 0.001, "waited": 0.002, "read": 0.02}
 
@@ -19,8 +19,9 @@ WAIT = {"issued": 0.001, "waited": 0.002, "read": 0.02}
 @pytest.fixture
 def stranger(tmp_path: Path) -> Path:
     """A file from a GPU whose wait does not wait, on which a process died."""
-    machine = Machine("a box\x1b[31m", devices=(Device("cuda:0", "torch", "RTX 9999", 1 << 34, {"driver": "9\u202e"}),))
-    software = {"python": "3.12", "frameworks": {"torch": {"versions": {"torch": "3.0"}, "threads": 8,
+    card = Device("cuda:0", "torch", "RTX 9999", 1 << 34, {"driver": "9\u202e", "power_limit": "x"})
+    machine = Machine("a box\x1b[31m", devices=(card,))
+    software: Installed = {"python": "3.12", "frameworks": {"torch": {"versions": {"torch": "3.0"}, "threads": 8,
                 "environment": {"NVIDIA_TF32_OVERRIDE": "1"}}}}  # fmt: skip
     died = Process("torch", ["device", "memory"], "failed: it was ended by SIGABRT", ["CUDA error\x07: gone", "bye"])
     lazy = {"whole": 0.02, "left": 1e-4}
@@ -28,6 +29,7 @@ def stranger(tmp_path: Path) -> Path:
         Measure(number, "", 0.0, None, "", True, 1, raw=(row,), framework="torch")
         for number, row in ((25, WAIT), (32, lazy))
     )
+    measures += (Measure(21, "", 0.0, None, "", None, 0, framework="jax", failure="not tried: it sees cpu"),)
     content = result_file.document(
         SelftestResult("cuda:0", ("torch",), True, 9.0, machine, software, measures, (died,))
     )
@@ -45,7 +47,8 @@ def test_a_replay_shows_what_differs_the_software_and_the_last_words(stranger: P
     for words in ("RTX 9999", "torch: versions torch 3.0, threads 8, environment NVIDIA_TF32_OVERRIDE 1",
                   "torch, process of device, memory: failed: it was ended by SIGABRT", "  bye"):  # fmt: skip
         assert words in out
-    assert out.splitlines()[-1] == "1 of 2 measures differ from what is expected of cuda."
+    assert out.splitlines()[-1] == "1 of 3 measures differ from what is expected of cuda."
+    assert "\nnot tried: jax 21\n" in out
     assert all(letter.isprintable() or letter == "\n" for letter in out)
 
 
@@ -55,7 +58,7 @@ def test_a_replay_that_differs_in_nothing_says_so(stranger: Path, mldyno: Mldyno
     stranger.write_text(json.dumps(content))
     code, out, _ = mldyno("selftest", "--replay", str(stranger))
     assert code == 0
-    assert out.splitlines()[-1] == "0 of 1 measures differ from what is expected of cuda."
+    assert out.splitlines()[-1] == "0 of 2 measures differ from what is expected of cuda."
 
 
 def test_a_replay_starts_nothing_and_takes_no_other_option(

@@ -16,7 +16,7 @@ from mldyno.errors import MldynoError
 from mldyno.records import Device, Fact, Machine
 from mldyno.selftest import result_file
 from mldyno.selftest.measures import Measure, Process, SeriesKind
-from mldyno.selftest.result_file import SelftestResult
+from mldyno.selftest.result_file import Installed, SelftestResult
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 MEASURES = [
@@ -30,7 +30,7 @@ MEASURES = [
 def written(path: Path, measures: list[Measure]) -> Any:
     facts: dict[str, Fact] = {"driver": "1.2", "uuid": "GPU-5a0f", "pci_bus": "00000000:3B:00.0"}
     machine = Machine("a Mac", devices=(Device("mps", "torch", "M3", 1 << 30, facts),))
-    software = {"python": "3.11", "frameworks": {"torch": {"versions": {"torch": "2.13.0"}, "threads": 8}}}
+    software: Installed = {"python": "3.11", "frameworks": {"torch": {"versions": {"torch": "2.13.0"}, "threads": 8}}}
     processes = (Process("torch", ["device", "memory"], "failed: it was ended by SIGABRT", ["the driver is gone"]),)
     tested = SelftestResult("mps", ("torch",), True, 12.34, machine, software, tuple(measures), processes)
     result_file.write(str(path), result_file.document(tested))

@@ -104,3 +104,37 @@ def test_a_worker_is_waited_for_until_its_threads_sleep(looks: int, monkeypatch:
     worker._tree = Spinning(looks)  # type: ignore[assignment]
     worker.wait_until_idle()
     assert len(naps) == max(1, looks)
+
+
+def test_a_worker_that_can_not_be_killed_is_not_waited_for_forever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stuck.py").write_text("import time; time.sleep(3600)")
+    monkeypatch.setattr(client, "SCRIPT", str(tmp_path / "stuck.py"))
+    monkeypatch.setattr(client, "LONGEST_DEATH_S", 0.01)
+    monkeypatch.setattr(client, "PIPE_CLOSES_S", 0.01)
+    worker = WorkerProcess()
+    worker.start()
+    process, tree = worker._process, worker._tree
+    assert process is not None
+    assert tree is not None
+    with monkeypatch.context() as stuck_in_a_driver:
+        stuck_in_a_driver.setattr(tree, "kill", lambda: None)
+        worker.kill()
+    assert not worker.running
+    assert process.poll() is None
+    tree.kill()
+    process.wait()
+
+
+def test_the_last_words_are_the_last_printable_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "talks.py").write_text(
+        "import sys; sys.exit('\\n'.join(f'line {n}\\x1b' for n in range(100)) + 'x' * 999)"
+    )
+    monkeypatch.setattr(client, "SCRIPT", str(tmp_path / "talks.py"))
+    with WorkerProcess() as worker, pytest.raises(Ended):
+        worker.request(ProbeFrameworks(("fake",)), 20.0)
+    words = worker.last_words()
+    assert len(words) == client.LAST_WORDS
+    assert words[0] == "line 60\ufffd"
+    assert len(words[-1]) == 300

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mldyno import plugins
 from mldyno.selftest.measures import Row
-from mldyno.selftest.on_machine import Repeated
+from mldyno.selftest.on_machine import repeated
 from mldyno.selftest.setup import (
     CHAIN_NS,
     LONG_CHAIN_NS,
@@ -20,11 +20,9 @@ from mldyno.selftest.setup import (
     Judged,
     Setup,
     busy_product,
-    chain,
     fitted,
     judges,
-    lacking,
-)  # fmt: skip
+)
 from mldyno.stats.intervals import median
 from mldyno.timing import clock
 from mldyno.units import show_percent, show_seconds
@@ -104,7 +102,7 @@ def _judge_queue(rows: Sequence[Row], device: str) -> Judged:
 
 def lazy(setup: Setup) -> Iterator[Row]:
     """Yield the wait for work that was issued long ago: all of it, if the device starts only when waited for."""
-    product, count = chain(setup, LONG_CHAIN_NS)
+    product, count = setup.chain(LONG_CHAIN_NS)
     for _ in range(LAZY_TRIALS):
         began = clock.now()
         product.run(count)
@@ -131,8 +129,8 @@ def _judge_lazy(rows: Sequence[Row], device: str) -> Judged:
 
 def latency(setup: Setup) -> Iterator[Row]:
     """Yield the times in s of a step in fitted blocks and in ten times longer ones, where no latency is left."""
-    product, count = chain(setup, CHAIN_NS // 4)
-    blocks = fitted(Repeated(product, count))
+    product, count = setup.chain(CHAIN_NS // 4)
+    blocks = fitted(repeated(product, count))
     latency_ns, _ = blocks.latency(blocks.time(1))
     for _ in range(LATENCY_ROUNDS):
         short, long = (blocks.time(size) / size / 1e9 for size in (blocks.size, LONGER * blocks.size))
@@ -172,7 +170,7 @@ def _judge_peak(rows: Sequence[Row], device: str) -> Judged:
 
 def sustained(setup: Setup) -> Iterator[Row]:
     """Yield the rate of a device under load, second by second, and what its meters report."""
-    product, count = chain(setup, CHAIN_NS)
+    product, count = setup.chain(CHAIN_NS)
     device = next(device for device in setup.framework.devices() if device.name == setup.device)
     meters = {type(meter).__name__.lower(): meter for meter in plugins.meters() if meter.start(setup.case, device)}
     for meter in meters.values():
@@ -212,7 +210,7 @@ def edge(setup: Setup) -> Iterator[Row]:
     """Search the largest share of its memory that the device gives in one piece; it must compute after each refusal."""
     memory = next(device.memory for device in setup.framework.devices() if device.name == setup.device)
     if memory is None or not setup.allocates:
-        yield lacking(setup, "can't allocate memory by itself" if memory else "does not say how much memory it has")
+        yield setup.lacking("can't allocate memory by itself" if memory else "does not say how much memory it has")
         return
     given, refused = 0.0, 1.2
     for _ in range(EDGE_TRIALS):

@@ -10,7 +10,7 @@ from mldyno.analysis import grouped
 from mldyno.analysis.estimates import log_ratios
 from mldyno.machine import Vendors
 from mldyno.selftest.measures import Row, meets, upper_bound
-from mldyno.selftest.on_machine import Repeated, verdicts_of
+from mldyno.selftest.on_machine import repeated, verdicts_of
 from mldyno.selftest.setup import (
     CHAIN_NS,
     LONG_CHAIN_NS,
@@ -20,12 +20,9 @@ from mldyno.selftest.setup import (
     Judged,
     Setup,
     busy_product,
-    chain,
     fitted,
     judges,
-    lacking,
-    long_steps,
-)  # fmt: skip
+)
 from mldyno.stats.intervals import median, paired
 from mldyno.timing import clock
 from mldyno.timing.blocks import rounds
@@ -83,7 +80,7 @@ def _judge_memory(rows: Sequence[Row], device: str) -> Judged:
 def overflow(setup: Setup) -> Iterator[Row]:
     """Request twice the memory of the device; yield the outcome, and whether it computes after that."""
     if not setup.allocates:
-        yield lacking(setup, "can't allocate memory by itself")
+        yield setup.lacking("can't allocate memory by itself")
         return
     sizes = {device.name: device.memory for device in setup.framework.devices()}
     asked = 2 * (sizes[setup.device] or UNKNOWN_MEMORY_B)
@@ -102,8 +99,8 @@ def _judge_overflow(rows: Sequence[Row], device: str) -> Judged:
 
 def work(setup: Setup) -> Iterator[Row]:
     """Yield the times in s of one, two and four times the same work, round by round."""
-    product, count = chain(setup, CHAIN_NS)
-    arms = [fitted(Repeated(product, times * count)) for times in (1, 2, 4)]
+    product, count = setup.chain(CHAIN_NS)
+    arms = [fitted(repeated(product, times * count)) for times in (1, 2, 4)]
     times = rounds(arms, 0.0, ROUNDS, random.Random(1), lambda values, now: None)
     for single, double, fourfold in zip(*times, strict=True):
         yield {"one": single, "two": double, "four": fourfold}
@@ -124,9 +121,9 @@ def wait(setup: Setup) -> Iterator[Row]:
     All steps are of one program, so that they share a queue: the output of the last can't be read before all of them
     are done.
     """
-    program, count = long_steps(setup, LONG_CHAIN_NS)
+    program, count = setup.long_steps(LONG_CHAIN_NS)
     if program.returns is None:
-        yield lacking(setup, "can't copy an output to the host")
+        yield setup.lacking("can't copy an output to the host")
         return
 
     def read_one() -> None:
@@ -207,7 +204,7 @@ def identical(setup: Setup) -> Iterator[Row]:
     size, each = busy_product(setup)
     chance, count = random.Random(2), math.ceil(CHAIN_NS / each)
     for _ in range(setup.comparisons):
-        arms = [fitted(Repeated(setup.product(size), count)) for _ in range(2)]
+        arms = [fitted(repeated(setup.product(size), count)) for _ in range(2)]
         ours, theirs = rounds(arms, 0.0, ROUNDS, chance, lambda values, now: None)
         centre, width = paired(log_ratios(dict(enumerate(theirs)), dict(enumerate(ours))))
         yield {"log_ratio": centre, "half_width": width}

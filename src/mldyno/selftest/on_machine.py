@@ -11,13 +11,14 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mldyno import plugins
 from mldyno.analysis.comparisons import verdict
 from mldyno.analysis.estimates import Process, headline, log_ratios, uncontended, undelayed, usual_for
 from mldyno.frameworks import Framework, Kernel
+from mldyno.frameworks.program import Repeated
 from mldyno.records import Case
 from mldyno.selftest.measures import Measure, Row, lower_bound, meets, upper_bound
 from mldyno.stats.intervals import batches, mean, median, paired, spread
@@ -33,22 +34,13 @@ ROUNDS = 384  # of one comparison
 SIMULATED_KERNELS_S = (0.2e-3, 1e-3, 20e-3, 1.0)
 
 
-@dataclass
-class Repeated:
-    """A step made of `count` small matmuls."""
-
-    product: Kernel
-    count: int
-
-    def run(self, steps: int) -> None:
-        self.product.run(steps * self.count)
-
-    def synchronize(self) -> None:
-        self.product.synchronize()
+def repeated(product: Kernel, count: int) -> Repeated:
+    """Return a step made of `count` matmuls."""
+    return Repeated(partial(product.run, count), product.synchronize, count * product.work)
 
 
 def _matmuls(framework: Framework, count: int) -> Repeated:
-    return Repeated(framework.matmul(CASE, MATMUL_SIZE), count)
+    return repeated(framework.matmul(CASE, MATMUL_SIZE), count)
 
 
 def _short_blocks(framework: Framework) -> Blocks:

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from mldyno import __version__
 from mldyno.errors import MldynoError
 from mldyno.files import regular
+from mldyno.metrics import DEVICE_FACTS, flaw
 from mldyno.printable import printable_content
 from mldyno.records import Machine
 from mldyno.selftest.measures import Measure, Process
@@ -28,7 +29,7 @@ from mldyno.store import transfer
 from mldyno.units import show_bytes, show_percent
 
 SCHEMA = 2
-LONGEST_FILE, MOST_ROWS = 16 << 20, 10_000  # B of a file, and raw rows of a measure, that are read
+LONGEST_FILE, MOST_MEASURES, MOST_ROWS = 4 << 20, 500, 500  # B, and raw rows of a measure, that are read
 STATUSES = ("failed: ", "oom: ", "unsupported: ", "timeout: ", "no answer for ")  # how a failure begins
 KIND = "mldyno selftest"
 IDENTIFYING_FACTS = ("uuid", "pci_bus")  # of one card
@@ -52,6 +53,13 @@ def check_place(path: str) -> None:
         ) from None
 
 
+class Installed(TypedDict):
+    """The version of Python; of each framework its versions, threads, environment, and why it can't be started."""
+
+    python: str
+    frameworks: dict[str, dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class SelftestResult:
     """What was tested, with what came of it."""
@@ -61,7 +69,7 @@ class SelftestResult:
     quick: bool
     seconds: float
     machine: Machine
-    software: dict[str, Any]  # the version of Python; of each framework its versions, threads and environment
+    software: Installed
     measures: tuple[Measure, ...]
     processes: tuple[Process, ...] = ()
     created: str = ""
@@ -124,12 +132,18 @@ def read(path: str) -> SelftestResult:
             raise MldynoError(f"{path}: it was written by a newer mldyno ({content['mldyno']}); update this one.")
         if schema == 1:
             content = _from_schema_1(content)
+        del content["measures"][MOST_MEASURES:]
         for measure in content["measures"]:
             measure["value"] = math.inf if measure["value"] is None else measure["value"]
             del measure["raw"][MOST_ROWS:]
-        return msgspec.convert(content, SelftestResult)
+        result = msgspec.convert(content, SelftestResult)
     except (msgspec.MsgspecError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         raise MldynoError(f"{path}: this is no result of `mldyno selftest --export`.") from None
+    sound = tuple(
+        replace(each, facts={name: fact for name, fact in each.facts.items() if not flaw(DEVICE_FACTS, name, fact)})
+        for each in result.machine.devices
+    )
+    return replace(result, machine=replace(result.machine, devices=sound))
 
 
 def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:

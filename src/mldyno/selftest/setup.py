@@ -11,10 +11,9 @@ from functools import cache, partial
 from typing import Any
 
 from mldyno.frameworks import Framework, Kernel, Program, Unsupported
-from mldyno.frameworks.program import Repeated as Multiplied
+from mldyno.frameworks.program import Repeated
 from mldyno.records import Case
 from mldyno.selftest.measures import Measure, Row
-from mldyno.selftest.on_machine import Repeated
 from mldyno.timing import clock
 from mldyno.timing.blocks import Blocks
 from mldyno.worker.checks import failure
@@ -87,13 +86,33 @@ class Setup:
             return self.framework.matmul(self.case, size)
         except Unsupported:
             program = self.open(workload="matmul", batch=size).program
-            return Multiplied(partial(program.run, 1), program.synchronize, 2.0 * size**3)
+            return Repeated(partial(program.run, 1), program.synchronize, 2.0 * size**3)
 
     def compute(self) -> None:
         """Run a matmul to see that the device works."""
         product = self.product(SMALLEST_SIZE)
         product.run(1)
         product.synchronize()
+
+    def chain(self, length: int) -> tuple[Kernel, int]:
+        """Return a matmul, and how many of them take `length` ns."""
+        size, each = busy_product(self)
+        return self.product(size), math.ceil(length / each)
+
+    def long_steps(self, length: int) -> tuple[Program, int]:
+        """Return `mlp` with a batch whose step is longer than a launch, and how many steps take `length` ns."""
+        for batch in BATCHES:
+            program = self.open(batch=batch).program
+            blocks = Blocks(program, clock.now)
+            blocks.time(2)
+            each = max(1, min(blocks.time(1) for _ in range(3)))
+            if each >= LONG_STEP_NS:
+                break
+        return program, max(FEWEST_STEPS, math.ceil(length / each))
+
+    def lacking(self, ability: str) -> Row:
+        """Return the row of a task that a framework can't carry out, which is not held against the device."""
+        return {"lacks": f"{self.framework.name} {ability}"}
 
     @property
     def allocates(self) -> bool:
@@ -107,11 +126,6 @@ def tidy() -> None:
     gc.collect()
 
 
-def lacking(setup: Setup, ability: str) -> Row:
-    """Return the row of a task that a framework can't carry out, which is not held against the device."""
-    return {"lacks": f"{setup.framework.name} {ability}"}
-
-
 @cache
 def busy_product(setup: Setup) -> tuple[int, int]:
     """Return the size of a matmul that keeps the device busy, and its time in ns."""
@@ -123,24 +137,6 @@ def busy_product(setup: Setup) -> tuple[int, int]:
         if shortest >= SHORTEST_BUSY_NS or size >= LARGEST_SIZE:
             return size, max(1, shortest)
         size *= 2
-
-
-def chain(setup: Setup, length: int) -> tuple[Kernel, int]:
-    """Return a matmul, and how many of them take `length` ns."""
-    size, each = busy_product(setup)
-    return setup.product(size), math.ceil(length / each)
-
-
-def long_steps(setup: Setup, length: int) -> tuple[Program, int]:
-    """Return `mlp` with a batch whose step is longer than a launch, and how many steps take `length` ns."""
-    for batch in BATCHES:
-        program = setup.open(batch=batch).program
-        blocks = Blocks(program, clock.now)
-        blocks.time(2)
-        each = max(1, min(blocks.time(1) for _ in range(3)))
-        if each >= LONG_STEP_NS:
-            break
-    return program, max(FEWEST_STEPS, math.ceil(length / each))
 
 
 def fitted(steps: Repeated) -> Blocks:

@@ -270,6 +270,9 @@ def replay_lines(tested: SelftestResult, differing: Sequence[Measure]) -> Iterat
         if process.ended or process.printed:
             yield f"{process.framework}, process of {', '.join(process.tasks)}: {process.ended or 'ended as it should'}"
             yield from (f"  {line}" for line in process.printed)
+    untried = [f"{each.framework} {each.id}" for each in tested.measures if each.ok is None and not each.n]
+    if untried:
+        yield f"not tried: {', '.join(untried)}"
     yield f"{len(differing)} of {len(tested.measures)} measures differ from what is expected of {kind}."
 
 

@@ -34,6 +34,7 @@ LAST_WORDS = 40  # lines of it that are kept for who mends a fault from afar
 RANK_ENDS_S = 15.0  # within which a launcher ends all ranks, and reports which of them failed
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # to wait for idle threads: those of OpenBLAS spin for 0.1 s
+LONGEST_DEATH_S = 20.0  # to wait for a process that was killed
 PIPE_CLOSES_S = 1.0  # within which a thread reads the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
@@ -344,7 +345,8 @@ class WorkerProcess:
             return
         if self._tree is not None:
             self._tree.kill()
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that is stuck in a driver can't be killed
+            process.wait(LONGEST_DEATH_S)
         for thread in self._threads:
             thread.join(timeout=PIPE_CLOSES_S)
         for pipe in (process.stdin, process.stdout, process.stderr):
