@@ -115,7 +115,7 @@ def test_a_worker_that_can_not_be_killed_is_not_waited_for_forever(
     monkeypatch.setattr(client, "PIPE_CLOSES_S", 0.01)
     worker = WorkerProcess()
     worker.start()
-    process, tree = worker._process, worker._tree
+    process, tree, threads = worker._process, worker._tree, worker._threads
     assert process is not None
     assert tree is not None
     with monkeypatch.context() as stuck_in_a_driver:
@@ -125,6 +125,11 @@ def test_a_worker_that_can_not_be_killed_is_not_waited_for_forever(
     assert process.poll() is None
     tree.kill()
     process.wait()
+    for thread in threads:
+        thread.join()
+    for pipe in (process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
 
 
 def test_the_last_words_are_the_last_printable_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

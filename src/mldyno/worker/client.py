@@ -349,7 +349,8 @@ class WorkerProcess:
             process.wait(LONGEST_DEATH_S)
         for thread in self._threads:
             thread.join(timeout=PIPE_CLOSES_S)
-        for pipe in (process.stdin, process.stdout, process.stderr):
+        read = [] if any(thread.is_alive() for thread in self._threads) else [process.stdout, process.stderr]
+        for pipe in (process.stdin, *read):  # closing a pipe waits for the thread that reads from it
             with contextlib.suppress(OSError, ValueError):
                 pipe.close()  # type: ignore[union-attr]
 
