@@ -160,7 +160,7 @@ def _as_subprocess(workers: Any, script: str) -> SimpleNamespace:
             return workers.fork(options["env"])
         return subprocess.Popen(words, **options)
 
-    return SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE)
+    return SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
 
 
 if __name__ == "__main__":
