@@ -51,8 +51,8 @@ def test_it_ends_when_the_user_says_so() -> None:
 
 
 def test_on_this_machine_it_gives_its_figures() -> None:
-    found = listen(0.3, lambda: None)
-    assert found.variation > 0
-    assert found.waiting is not None
-    assert 0 <= found.waiting <= 1
-    assert found.detectable_paired is not None
+    longer_and_longer = (listen(0.3 * 2**n, lambda: None) for n in range(6))  # a busy machine may leave it no core
+    noise = next(noise for noise in longer_and_longer if noise.detectable_paired is not None)
+    assert noise.variation > 0
+    assert noise.waiting is not None
+    assert 0 <= noise.waiting <= 1

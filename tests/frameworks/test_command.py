@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.cli.conftest import MOST_TRIES
 
 from mldyno import api
 from mldyno.cli import cli
@@ -185,10 +186,13 @@ def test_two_commands_of_one_run_are_paired_and_each_has_its_own_record(store: S
 
 
 def test_the_command_line_ends_with_which_of_two_commands_is_faster() -> None:
-    result = CliRunner().invoke(cli, ["run", "--steps", "2", "--budget", "0.5s", "--", *TWO])
-    assert result.exit_code == 0
-    assert "2 cases head-to-head, run by run: sh -c 'sleep 0.06', " in result.output
-    last = result.output.splitlines()[-1]
+    for _ in range(MOST_TRIES):
+        result = CliRunner().invoke(cli, ["run", "--steps", "2", "--budget", "0.5s", "--", *TWO])
+        assert result.exit_code == 0
+        assert "2 cases head-to-head, run by run: sh -c 'sleep 0.06', " in result.output
+        last = result.output.splitlines()[-1]
+        if not last.startswith("no clear difference"):  # as on a machine that is too busy to tell
+            break
     assert re.match(r"sh -c 'sleep 0.12' \w+ .*x .*slower than sh -c 'sleep 0.06'.* \[paired, \d+ rounds", last)
 
 
