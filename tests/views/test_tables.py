@@ -286,3 +286,17 @@ def test_html_shows_a_hostile_machine_as_text() -> None:
     shown = Comparisons(compared([sides]))._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
+
+
+def test_where_columns_do_not_fit_each_row_is_a_line_that_begins_with_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "window_width", lambda: 36)
+    header, body = (
+        ["", "measure", "here", "target", ""],
+        [["2", "identical code called slower", "0 %", "<= 5 %", "met"]],
+    )
+    assert views.aligned(header, body, 2, "errors") == (
+        "errors\n2, identical code called slower: here 0 %; target <= 5 %; met"
+    )
+    assert views.aligned(["batch", "a very long name of a device", ""], [["8", "1.0 ms ±0.01 % of it", ""]], 0) == (
+        "batch 8; a very long name of a device 1.0 ms ±0.01 % of it"
+    )

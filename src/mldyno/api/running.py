@@ -286,8 +286,8 @@ def quick(
     if chosen.setting is not None:
         variable, _, value = chosen.setting.name.partition("=")
         os.environ[variable] = value
-        notes.insert(0, f"other programs take cores: threads that wait sleep ({chosen.setting.name}), which makes a "
-                        f"step {digits(chosen.setting.gain.value, most=2)} times as fast here")  # fmt: skip
+        notes.insert(0, f"other programs use cores, so mldyno set {chosen.setting.name}: waiting threads sleep, which "
+                        f"makes a step {digits(chosen.setting.gain.value, most=2)} times as fast here")  # fmt: skip
     total = min(sum(expected.seconds for expected in chosen.forecasts), chosen.plan.limit or math.inf)
     shown.say(f"{count(len(chosen.plan.cases), 'case')}, about {show_seconds(total)} in all.")
     results = run_plan(chosen.plan, opened_store, shown, forecasts=chosen.forecasts)

@@ -314,13 +314,19 @@ def _words(parts: Iterable[tuple[str, Any]]) -> str:
 
 
 def aligned(header: Sequence[str], body: Sequence[Sequence[str]], left: int, title: str = "") -> str:
-    """Return columns for the terminal, the first `left` aligned left; where they do not fit, name and value pairs."""
+    """Return columns for the terminal, the first `left` aligned left; where they do not fit, a line for each row."""
     text = _in_columns(header, body, left, title, window_width())
     if text:
         return text
-    between, below = ("\n", "\n\n") if plain() else ("; ", "\n")
-    rows = [between.join(_part(*pair) for pair in zip(header, line, strict=True) if pair[1]) for line in body]
-    return below.join([*([printable(title)] if title else []), *rows])
+    if plain():
+        rows = ["\n".join(_part(*pair) for pair in zip(header, line, strict=True) if pair[1]) for line in body]
+        return "\n\n".join([*([printable(title)] if title else []), *rows])
+    rows = []
+    for line in body:
+        pairs = zip(header[left:], line[left:], strict=True)
+        figures = "; ".join(f"{name} {text}".strip() for name, text in pairs if text)
+        rows.append(printable(": ".join(filter(None, (", ".join(filter(None, line[:left])), figures)))))
+    return "\n".join([*([printable(title)] if title else []), *rows])
 
 
 def _part(name: str, text: str) -> str:
