@@ -12,11 +12,11 @@ export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
 
-# Three processes on two cores: some of the tests only wait.
+# Three processes on two cores: some of the tests only wait. More threads would get in each other's way.
 PROCESSES ?= 3
 test: dev test-tools style  ## linters, the layer contract, then all tests, and the types beside them; PROCESSES=4 for more at once
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20; tests=$$?; \
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20; tests=$$?; \
 	wait $$types; typed=$$?; echo "mypy: $$(cat $(VENV)/types.txt)"; \
 	[ $$tests -eq 0 ] && [ $$typed -eq 0 ]
 

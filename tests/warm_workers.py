@@ -27,10 +27,12 @@ from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+METERS = tuple(f"mldyno.hardware.{name}" for name in ("apple", "battery", "linux", "nvidia", "plug"))
 MODULES = {  # that each kind of process imports before it forks
-    "plain": ("mldyno.worker.listen", "mldyno.frameworks.fake"),
+    "plain": ("mldyno.worker.listen", "mldyno.frameworks.fake", "mldyno.frameworks.program", *METERS),
     "torch": (  # its optimisers import torch._dynamo, which takes as long
         "torch", "torch._dynamo", "mldyno.worker.listen", "mldyno.worker.launch", "mldyno.frameworks.torch.ranks",
+        *METERS,
     ),
 }  # fmt: skip
 KINDS = {"torch": "torch", "onnxruntime": "torch", "openvino": "torch", None: "torch"}  # by a case's framework
