@@ -129,7 +129,8 @@ class Runner:
 
     def _records_of(self, case: Case) -> list[Record]:
         """Return its processes so far, in this run, in which it was alone."""
-        known = (self.known.get((case.id, repeat)) for repeat in range(self.plan.most))
+        name = case.id
+        known = (self.known.get((name, repeat)) for repeat in range(self.plan.most))
         return [record for record in known if record is not None]
 
     def execute(self, listener: Listener) -> list[Record]:
