@@ -13,6 +13,7 @@ from tests.cli.conftest import Mldyno, steady
 from tests.hardware.simulated import ONE_PACKAGE, PACKAGE, CountingFile, tree
 
 from mldyno.hardware import SYSFS
+from mldyno.runner import pairing, remote_case
 
 RUN = ("run", "mlp", "--framework", "numpy", "--mode", "infer", "--energy", "-q")
 WATTS = 40.0  # steps are small ones: on a busy machine the peak of matmuls, which they must not pass, is low
@@ -20,12 +21,19 @@ BY_COUNTER = "[package, by powercap: package-0 (counter)]"
 SHORT = ("--batch", "1", "--budget", "0.3s", "--repeats", "1")
 
 
+@pytest.fixture(autouse=True)
+def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watch for two windows of half a second, at rest and in each turn of a comparison: half of the usual time."""
+    monkeypatch.setattr(remote_case, "REST_S", 1.0)
+    monkeypatch.setattr(pairing, "ENERGY_TURN_S", 1.0)
+
+
 def test_energy_goes_from_a_sensor_to_tables_comparisons_and_the_report(
     mldyno: Mldyno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SYSFS, str(tree(tmp_path / "sys", ONE_PACKAGE)))
     with CountingFile(tmp_path / "sys" / PACKAGE, WATTS):
-        code, out, _ = steady(mldyno, *RUN, "--batch", "1,2", "--by", "batch", "--budget", "1s", "--repeats", "1",
+        code, out, _ = steady(mldyno, *RUN, "--batch", "1,2", "--by", "batch", "--budget", "0.5s", "--repeats", "1",
                               wanted=BY_COUNTER)  # fmt: skip
     assert code == 0, out
     assert BY_COUNTER in out

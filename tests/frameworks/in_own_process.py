@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from mldyno import plugins
@@ -35,10 +36,14 @@ def definition_of(workload: str) -> Workload:
 
 
 def opened(framework: str, workload: str, mode: str, **axes: Any) -> Any:
-    definition, its = definition_of(workload), plugins.framework(framework)
-    sizes = {"batch": 2, "seq": 8 if definition.seq else None}
-    case = Case(workload, framework=framework, mode=mode, **{**sizes, **axes})  # type: ignore[arg-type]
-    return its.open(case, its.version_of(definition))
+    sizes = {"batch": 2, "seq": 8 if definition_of(workload).seq else None}
+    return program_of(Case(workload, framework=framework, mode=mode, **{**sizes, **axes}))  # type: ignore[arg-type]
+
+
+@cache
+def program_of(case: Case) -> Any:
+    its = plugins.framework(case.framework)
+    return its.open(case, its.version_of(definition_of(case.workload)))
 
 
 def proofs(framework: str, workloads: tuple[str, ...], modes: tuple[str, ...]) -> dict[str, list[float]]:

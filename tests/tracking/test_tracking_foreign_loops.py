@@ -324,7 +324,7 @@ def test_a_foreign_loop_stays_what_it_is_and_has_its_record(
     assert all(line.startswith("mldyno: ") and " [record " in line for line in lines)
 
 
-STEPS = 10_000  # of 20 µs: room for all rounds where others interrupt the first blocks, which makes the next ones longer
+STEPS = 10_000  # of 20 µs: room for all rounds where others interrupt the first blocks, and the next ones are longer
 
 
 def test_a_generator_with_replay_gives_every_batch_once_in_order(
