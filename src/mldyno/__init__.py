@@ -23,10 +23,12 @@ if _typing.TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        from importlib import import_module  # by its name: whoever asks this package for its version needs no api
+        from importlib import import_module, util  # by name: whoever asks this package for its version needs no api
 
         if name not in __all__:
-            public = not name.startswith("_") and hasattr(import_module("mldyno.api"), name)
+            # A module of this package, such as in `from mldyno import axes`, is no word of the api.
+            elsewhere = name.startswith("_") or util.find_spec(f"mldyno.{name}") is not None
+            public = not elsewhere and hasattr(import_module("mldyno.api"), name)
             hint = f"; `from mldyno import api` has it: api.{name}" if public else ""
             raise AttributeError(f"module 'mldyno' has no attribute {name!r}{hint}")
         # What runs within a user's training loads nothing that only measures or compares.
