@@ -265,6 +265,6 @@ def test_a_package_in_the_folder_where_the_user_stands_is_found_by_the_line_that
 def test_different_files_are_compared_by_their_names(folder: Path, mldyno: Mldyno) -> None:
     for name in ("small", "large"):
         (folder / f"{name}.py").write_text(MODEL)
-    _, out, _ = mldyno("run", "small.py", "large.py", "--by", "workload", "--mode", "infer", *FEW)
+    _, out, _ = steady(mldyno, "run", "small.py", "large.py", "--by", "workload", "--mode", "infer", *FEW)
     assert "your change" not in out
     assert re.search(r"large\.py@\w{8} (is|and small)|between large\.py@\w{8} and small\.py@", out)
