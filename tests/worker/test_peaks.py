@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mldyno import plugins
+from mldyno.frameworks import Unsupported
 from mldyno.frameworks.fake import CLOCK, Fake
 from mldyno.records import Case
 from mldyno.worker import peaks
@@ -123,3 +125,23 @@ def test_on_a_mac_what_one_thread_reaches_is_not_multiplied(monkeypatch: pytest.
     assert peaks.peak_rate(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(8 * plain, rel=0.01)
     monkeypatch.setattr("sys.platform", "darwin")
     assert peaks.peak_rate(Deaf(), CASE, CLOCK, 0.1) == pytest.approx(plain, rel=0.01)
+
+
+def test_a_layout_that_a_device_lacks_does_not_end_the_search() -> None:
+    class Lacking(Fake):
+        layouts = ("1x1", "nn")
+
+        def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
+            if layout == "1x1":
+                raise Unsupported("a matmul as a convolution is for CPUs")
+            return super().matmul(case, size, layout)
+
+    assert peaks.matmul_rate(Lacking(), CASE, CLOCK, 0.01) > 0
+
+
+def test_a_convolution_of_one_pixel_is_the_matmul_with_the_second_factor_transposed() -> None:
+    torch: Any = plugins.framework("torch")
+    torch.start()
+    case = Case("matmul", framework="torch", mode="infer", batch=256)
+    product, image = (torch.matmul(case, 256, layout).issue() for layout in ("nt", "1x1"))
+    assert (image.permute(0, 2, 3, 1).reshape(256, 256) - product).abs().max() <= 1e-4 * product.abs().max()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 from mldyno.frameworks import Framework, Kernel, Unsupported
@@ -34,18 +35,21 @@ def matmul_rate(framework: Framework, case: Case, clock: Clock, seconds: float) 
     """
     best, layouts, size, last = 0.0, framework.layouts, SMALLEST_MATMUL, None
     while size <= (LARGEST_MATMUL_ON_CPU if case.device == "cpu" else LARGEST_MATMUL):
+        trials = {}
         try:
-            trials = [Trial(framework.matmul(case, size, layout), clock) for layout in layouts]
-        except Unsupported:
-            return 0.0  # a framework need not have a matmul
+            for layout in layouts:
+                with suppress(Unsupported):  # a framework need not have a matmul, nor a device each layout
+                    trials[layout] = Trial(framework.matmul(case, size, layout), clock)
         except Exception as error:
             if framework.explain(error)[0] != "oom":
                 raise
             break  # the case leaves no room for larger ones
-        last = max(trials, key=lambda trial: trial.rate)
+        if not trials:
+            return 0.0
+        fastest, last = max(trials.items(), key=lambda trial: trial[1].rate)
         best = max(best, last.rate, last.next_rate())
         if last.shortest >= LAYOUT_NS:
-            layouts = (layouts[trials.index(last)],)
+            layouts = (fastest,)
         if last.shortest >= LONG_NS:
             break
         size *= 2
