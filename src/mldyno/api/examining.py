@@ -72,15 +72,15 @@ def _installed() -> list[str]:
 
 def _with_device(word: str, probed: FrameworksProbed) -> tuple[str, list[str]]:
     """Return the device that a word means, and the frameworks that see it; raise if none does."""
-    seen = {name: [device.name for device in facts.devices] for name, facts in probed.frameworks.items()}
-    others = [name for names in seen.values() for name in names if name != "cpu"]
+    names_of = {name: [device.name for device in facts.devices] for name, facts in probed.frameworks.items()}
+    others = [name for names in names_of.values() for name in names if name != "cpu"]
     device = others[0] if word == plans.GPU and others and word not in others else word
-    tested = [name for name, names in seen.items() if device in names]
+    tested = [name for name, names in names_of.items() if device in names]
     if not tested:
         framework, facts = next(iter(probed.frameworks.items()))
         if facts.error:
             raise MldynoError(f"{framework}: {facts.error}.")
-        raise plans.absent(word, framework, seen[framework])
+        raise plans.absent(word, framework, names_of[framework])
     return device, tested
 
 

@@ -242,18 +242,18 @@ def measures_table(measures: Sequence[Measure], title: str = MEASURES_TITLE, las
     """Return all measures with the figures of peers, or of another `last` column; one without trials has no value."""
     from mldyno.views.tables import aligned
 
-    several = len({measure.framework for measure in measures}) > 1
-    header = ["", *(["framework"] if several else []), "measure", "here", "at worst", "target", "", "n", last]
+    many_frameworks = len({measure.framework for measure in measures}) > 1
+    header = ["", *(["framework"] if many_frameworks else []), "measure", "here", "at worst", "target", "", "n", last]
     body, notes = [], []
     for measure in measures:
         here = amount(measure.value if measure.n else None, measure.unit)
         open_ = f"too few trials to judge ({measure.n:,})" if measure.n else "not tried"
         met = {True: "met", False: "MISSED", None: open_}[measure.ok]
         figures = [here, amount(measure.bound, measure.unit), measure.target, met, f"{measure.n:,}"]
-        of_framework = [measure.framework] if several else []
+        of_framework = [measure.framework] if many_frameworks else []
         body.append([str(measure.id), *of_framework, measure.name, *figures, measure.peers])
         notes += [f"{' '.join([str(measure.id), *of_framework])}: {measure.note}"] if measure.note else []
-    return "\n".join([aligned(header, body, 2 + several, title), *notes])
+    return "\n".join([aligned(header, body, 2 + many_frameworks, title), *notes])
 
 
 def replay_lines(tested: SelftestResult, differing: Sequence[Measure]) -> Iterator[str]:
