@@ -10,12 +10,13 @@ import click
 import pytest
 
 import mldyno
-from mldyno import cli, suites
+from mldyno import cli
 from mldyno.axes import AXES
 from mldyno.errors import MldynoError, UsageError
 from mldyno.plan import Plan, expand
 from mldyno.settings import IN_SUITES, OF_PLANS, SETTINGS, Settings, axes_and_settings, parsed
 from mldyno.store import Store
+from mldyno.suites.reader import KEYS
 
 
 def options_of(name: str) -> dict[str, click.Parameter]:
@@ -81,7 +82,7 @@ def test_keywords_are_parted_into_axes_and_settings_by_their_names() -> None:
 
 
 def test_the_keys_of_a_suite_are_settings_and_its_values_are_overridden(tmp_path: Path) -> None:
-    assert set(suites.KEYS) - {"include", "cases", "exclude", "score"} == set(IN_SUITES)
+    assert set(KEYS) - {"include", "cases", "exclude", "score"} == set(IN_SUITES)
     path = tmp_path / "own.toml"
     path.write_text("budget = '2s'\nrepeats = 2\ntarget = 0.05\n[[cases]]\nworkload = 'mlp'\n")
     plan = expand([str(path)], {}, {"repeats": 3})

@@ -25,7 +25,8 @@ from mldyno.printable import printable
 from mldyno.records import SCHEMA, upgraded_case
 from mldyno.settings import OF_PLANS, Settings, parsed
 from mldyno.sources import Source
-from mldyno.suites import ALL, Suite, Values
+from mldyno.suites import reader
+from mldyno.suites.reader import ALL, Suite, Values
 
 MOST_SIZES_PER_DOUBLING = 16
 FEWEST_REPEATS, MOST_CHOSEN_REPEATS = 3, 30  # if the user gives none
@@ -158,11 +159,11 @@ def expand(
     if not targets:
         raise UsageError("name what to run: a workload or a suite, for example: mldyno run mlp")
     given_axes = {axis_named(name): values for name, values in axes.items() if values}
-    chosen = {name: tuple(suites.value_of(name, value) for value in values) for name, values in given_axes.items()}
+    chosen = {name: tuple(reader.value_of(name, value) for value in values) for name, values in given_axes.items()}
     cases, from_suites, suite = list[Case](), dict[str, Any](), None
     for target in targets:
         if suites.is_suite(target):
-            content = suites.read(target, trust)
+            content = reader.read(target, trust)
             suite = printable(Path(content.file).stem)
             from_suites |= content.settings
             cases += _of_suite(content, chosen, partial(_present, here))

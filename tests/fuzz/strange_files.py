@@ -23,7 +23,7 @@ from tests.fuzz.mutations import KEPT, Content, mutated, seeds, text
 from mldyno.axes import AXES, NAMES
 from mldyno.records import canonical, content_id
 from mldyno.store import figures, transfer
-from mldyno.suites import KEYS
+from mldyno.suites.reader import KEYS
 
 UNTOUCHED = "named-by-a-file"  # a folder that files name, and from which nothing may be read
 RAN = "ran"  # what appears where a program or code of a stranger ran

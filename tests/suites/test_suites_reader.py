@@ -11,7 +11,7 @@ from mldyno import interpreters, suites
 from mldyno.analysis.outcomes import outcomes
 from mldyno.errors import MldynoError, UsageError
 from mldyno.store.figures import newest
-from mldyno.suites import KEYS, Values, read
+from mldyno.suites.reader import KEYS, Values, read
 
 CASES = "[[cases]]\nworkload = 'mlp'\n"
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from mldyno import suites
 from mldyno.analysis import grouped
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome
@@ -20,6 +19,7 @@ from mldyno.analysis.tables import Cell, Table
 from mldyno.axes import AXIS, unstated
 from mldyno.records import SCHEMA, Case, Checks, Record, Run, Series, seal
 from mldyno.stats.intervals import mean
+from mldyno.suites.reader import Reference, read
 from mldyno.units import Interval
 
 SUITE = "quick"
@@ -43,9 +43,9 @@ class Score(Interval):
 
 
 @cache
-def reference() -> suites.Reference:
+def reference() -> Reference:
     """Return the rates that make 100, with the version of the set and the name of the machine."""
-    known = suites.read(SUITE).score
+    known = read(SUITE).score
     assert known is not None
     return known
 

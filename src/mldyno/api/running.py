@@ -45,6 +45,7 @@ from mldyno.settings import OF_PLANS, RunSettings, axes_and_settings, parsed
 from mldyno.sources import Source
 from mldyno.store import Query, Store
 from mldyno.store.selection import AnyStore, Tell, opened, silent
+from mldyno.suites import reader
 from mldyno.units import count, digits, show_seconds
 from mldyno.worker import joining
 
@@ -65,7 +66,7 @@ def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | 
         if sources.is_target(word):
             inspect(word, read(word))
         elif suites.is_suite(word):
-            for target, file in suites.own_targets(suites.read(word, given.trust)).items():
+            for target, file in reader.own_targets(reader.read(word, given.trust)).items():
                 if sources.runs_code(target) and target not in words and not given.trust:
                     allow = "allow it with --trust, if you trust both"
                     raise UsageError(f"suite {file} runs the code of {target}; {allow}.")

@@ -6,15 +6,16 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mldyno import plugins, settings, suites
-from mldyno.axes import AXES, Axis
+from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError
-from mldyno.settings import SETTINGS, Setting
-from mldyno.units import parse_duration
+
+if TYPE_CHECKING:
+    from mldyno.axes import Axis
+    from mldyno.settings import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 EFFORT = ("steps", "budget", "target", "repeats", "energy", "timeout", "limit", "data")
@@ -51,8 +52,15 @@ def split_words(value: Any) -> list[str]:
     return words
 
 
+def duration(value: Any) -> float:
+    """Return the seconds of a time such as 90s."""
+    from mldyno.units import parse_duration
+
+    return value if isinstance(value, float) else parse_duration(str(value))
+
+
 WORDS = Parsed("list", split_words)
-DURATION = Parsed("duration", lambda value: value if isinstance(value, float) else parse_duration(str(value)))
+DURATION = Parsed("duration", duration)
 
 
 store_option = click.option("--store", metavar="FILE", help="Store to use, instead of the default (or $MLDYNO_STORE).")
@@ -76,6 +84,8 @@ def all_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 def axis_options(without: str = "") -> Callable[[F], F]:
     """Return an option for each axis of a case except one; each takes a comma list, and the lists multiply."""
+    from mldyno.axes import AXES
+
     return all_of(*(_axis_option(axis) for axis in AXES if axis.name not in ("workload", without)))
 
 
@@ -90,10 +100,14 @@ def _axis_option(axis: Axis) -> Callable[[F], F]:
 
 def setting_options(*names: str, **usual: str) -> Callable[[F], F]:
     """Return the options of settings by their names; `usual` has defaults of this command, for the help."""
+    from mldyno.settings import SETTINGS
+
     return all_of(*(_setting_option(SETTINGS[name], usual.get(name, SETTINGS[name].usual)) for name in names))
 
 
 def _setting_option(setting: Setting, usual: str) -> Callable[[F], F]:
+    from mldyno import settings
+
     name = f"--{setting.keyword.replace('_', '-')}"
     text = f"{setting.help[:-1]} ({usual})." if usual else setting.help
     if setting.read is settings.flag:
