@@ -1,11 +1,12 @@
-"""Find plugins: frameworks, workloads, meters and sensors, each kind in the folder of its name.
+"""Find plugins: frameworks, workloads, engines, meters and sensors, each kind in the folder of its name.
 
 A plugin is imported only when it is used. A name has dashes where the file's name has underscores. A file with a
-`WORKLOAD` or a `FRAMEWORK` is one plugin with the file's name; the first line of its docstring is its title. A file
-with `WORKLOADS` or `FRAMEWORKS` has several, and its docstring has a line `name: title` for each. `Requires: torch`, on
-a separate line or at the end of one, names the package that a framework needs. Other packages add plugins by entry
-points in the groups `mldyno.workloads` and `mldyno.frameworks`; each names a `Workload` or a `Framework`. They can't
-replace a built-in plugin. A user's own workloads are known by their sources.
+`WORKLOAD`, a `FRAMEWORK` or an `ENGINE` is one plugin with the file's name; the first line of its docstring is its
+title. A file with `WORKLOADS` or `FRAMEWORKS` has several, and its docstring has a line `name: title` for each.
+`Requires: torch`, on a separate line or at the end of one, names the package that a framework needs. Other packages add
+plugins by entry points in the groups `mldyno.workloads`, `mldyno.frameworks` and `mldyno.engines`; each names a
+`Workload`, a `Framework` or a class of `Engine`. They can't replace a built-in plugin. A user's own workloads are known
+by their sources.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from mldyno.errors import MldynoError, unknown
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from mldyno.engines import Engine
     from mldyno.frameworks import Framework
     from mldyno.hardware import Found, Meter, Surroundings
     from mldyno.workloads import Workload
 
 
-CONSTANTS = {"workloads": "WORKLOAD", "frameworks": "FRAMEWORK"}  # kinds with entry points
-HOLDS = re.compile(r"^(WORKLOAD|FRAMEWORK)(?P<plural>S?)( =|:)", re.MULTILINE)
+CONSTANTS = {"workloads": "WORKLOAD", "frameworks": "FRAMEWORK", "engines": "ENGINE"}  # kinds with entry points
+HOLDS = re.compile(r"^(WORKLOAD|FRAMEWORK|ENGINE)(?P<plural>S?)( =|:)", re.MULTILINE)
 ENTRY = re.compile(r"([a-z][a-z0-9-]*): (.+)")
 REQUIRES = "Requires: "
 
@@ -170,6 +172,12 @@ def workload(name: str) -> Workload:
 def framework(name: str) -> Framework:
     """Return a framework; only its `start` imports its package."""
     plugin: Framework = _plugin("frameworks", name)
+    return plugin
+
+
+def engine(name: str) -> type[Engine]:
+    """Return an engine, of which each run makes one."""
+    plugin: type[Engine] = _plugin("engines", name)
     return plugin
 
 
