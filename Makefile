@@ -14,7 +14,10 @@ bench: setup  ## what this machine is and how fast it trains and runs models
 
 # Three processes on two cores: some of the tests only wait. More threads would get in each other's way.
 PROCESSES ?= 3
-test: dev test-tools style  ## linters, the layer contract, then all tests, and the types beside them; PROCESSES=4 for more at once
+# Engines that the tests start for real, on machines that are network namespaces; Linux only. LABS= for none.
+LABS ?= $(if $(filter Linux,$(shell uname)),ssh slurm postgres)
+test: export LABS := $(LABS)
+test: dev test-tools $(addprefix lab-,$(LABS)) style  ## linters, the layer contract, then all tests, and the types beside them; PROCESSES=4 for more at once
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20; tests=$$?; \
 	wait $$types; typed=$$?; echo "mypy: $$(cat $(VENV)/types.txt)"; \
@@ -39,6 +42,9 @@ test-tools:  # what some tests need of the system; a test that misses it says so
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && \
 	    apt-get install -yq --no-install-recommends $$missing; } || echo "For all tests install: $$missing"; \
 	fi
+
+lab-%: setup  ## the tools of a lab (lab-ssh, lab-slurm, lab-ray, lab-postgres), unpacked into .labs; nothing is installed
+	@$(BIN)/python -m bench.labs $*
 
 check: style types
 
@@ -105,4 +111,4 @@ schema: setup  ## the JSON Schema of a record, from the dataclasses
 	  > src/mldyno/data/record.schema.json
 
 clean:  ## remove what setup made
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) .labs build dist src/*.egg-info

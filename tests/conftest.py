@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 import pytest
+from bench.labs import postgres, slurm, ssh
+from bench.labs.machines import Lab, machines
 from tests import separate_process
 from tests.warm_workers import WarmWorkers
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
@@ -61,6 +63,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((places[name] for name in SLOWEST_FIRST if name in file), len(places))
 
     items.sort(key=place)
+    asked_for = os.environ.get("LABS", "ssh slurm ray postgres").split()
+
+    def omitted(item: pytest.Item) -> bool:
+        return any(name.endswith("_lab") and name[:-4] not in asked_for for name in getattr(item, "fixturenames", ()))
+
+    if without := [item for item in items if omitted(item)]:
+        items[0].config.hook.pytest_deselected(items=without)
+        items[:] = [item for item in items if item not in without]
 
 
 class ByFileAndFramework(LoadFileScheduling):  # type: ignore[misc]
@@ -179,6 +189,45 @@ def cut_short(store: Store) -> Callable[[Plan, int], None]:
         store.close()
 
     return run
+
+
+# -- labs: machines of a network of their own, once for all tests of a process --------------------------
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """Machines `login`, `node1` and `node2`, without any service; see bench/labs."""
+    with machines() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def ssh_lab(lab: Lab) -> Lab:
+    """The machines with sshd; `ssh node1` works with `at_login`."""
+    ssh.start(lab)
+    return lab
+
+
+@pytest.fixture(scope="session")
+def slurm_lab(lab: Lab) -> Lab:
+    """The machines as a Slurm cluster; `srun -w node1` works with `at_login`."""
+    slurm.start(lab)
+    return lab
+
+
+@pytest.fixture(scope="session")
+def postgres_lab() -> Iterator[postgres.Server]:
+    """A PostgreSQL server; each test makes a database of its own, or a schema."""
+    with postgres.postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def at_login(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """What this process starts finds the programs of a user at `login`, and no home but theirs."""
+    monkeypatch.setenv("PATH", f"{lab.programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(lab.home))
+    return lab
 
 
 # -- a machine that is another ---------------------------------------------------------------------
