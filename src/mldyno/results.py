@@ -22,6 +22,7 @@ from mldyno.records import Case, Record
 if TYPE_CHECKING:
     from mldyno.analysis.answers import Answers, Verdicts
     from mldyno.analysis.league import Division
+    from mldyno.fleet.conductor import Member
     from mldyno.plan import Plan
     from mldyno.views.report.parts import Chart
 
@@ -295,6 +296,24 @@ class QuickResults(Results):
         from mldyno.views.screens import screen
 
         return "\n".join(screen(self.outcomes, self.verdicts, self.standings, self.notes, self.page))
+
+
+@dataclass(repr=False, kw_only=True)
+class FleetResults(Results):
+    """Results of a run on several hosts, and how each of them ended."""
+
+    hosts: list[Member]
+    on: str  # the words that named them
+
+    @property
+    def all_ok(self) -> bool:
+        ended = all(member.state == "done" and not member.left_out for member in self.hosts)
+        return ended and super().all_ok
+
+    def __str__(self) -> str:
+        from mldyno.fleet.in_words import summary
+
+        return "\n".join([super().__str__(), "", *summary(self.hosts, self.on)])
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mldyno.api.examining import *  # noqa: F403
+    from mldyno.api.fleet import *  # noqa: F403
     from mldyno.api.reading import *  # noqa: F403
     from mldyno.api.running import *  # noqa: F403
     from mldyno.api.sharing import *  # noqa: F403

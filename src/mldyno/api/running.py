@@ -50,6 +50,7 @@ from mldyno.units import count, digits, show_seconds
 from mldyno.worker import joining
 
 Axes = Mapping[str, Sequence[Any] | Any]
+FLEET = '{"fleet":'  # begins what the store keeps of a run on several hosts, in place of a plan
 
 
 def make_plan(targets: Sequence[str], axes: Axes, settings: Mapping[str, Any] | None = None) -> Plan:
@@ -175,6 +176,8 @@ def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell 
 
     running = False
     for run_id, owner, text, proof in store.unfinished_runs():
+        if text.startswith(FLEET):
+            continue  # `--resume --on` goes on with it
         begun = plans.from_text(text)
         if plan is not None and not begun.same_as(plan):
             continue
@@ -221,12 +224,19 @@ def dry_run(plan: Plan, store: Store, tell: Callable[[int, int], None] = lambda 
     return forecast(plan, store, tell)
 
 
-def run(*targets: str, store: AnyStore = None, listener: Listener | None = None, **options: Any) -> Results:
+def run(
+    *targets: str, store: AnyStore = None, listener: Listener | None = None, on: str | None = None, **options: Any
+) -> Results:
     """Measure workloads, suites or files of your own.
 
     Axes and settings are keywords, as the options of `mldyno run`: device=["cpu", "mps"], budget="3s", target=0.05.
-    `command` are the words of a command to time instead, `resume` continues a run that did not finish.
+    `command` are the words of a command to time instead, `resume` continues a run that did not finish. `on` names
+    hosts to measure on instead of this machine: a hosts file, or words such as "ssh:mini,ssh:box".
     """
+    if on is not None:
+        from mldyno.api.fleet import run_on
+
+        return run_on(on, *targets, store=store, **options)
     opened_store, shown = opened(store), listener or Listener()
     plan, run_id = planned(*targets, store=opened_store, say=shown.say, **options)
     hosted = listener is not None or options.get("rendezvous") is not None  # else the line to type there is not shown

@@ -24,7 +24,7 @@ from mldyno.errors import NOT_ALL_OK, OK, MldynoError
 from mldyno.printable import printable
 from mldyno.views.window import window_width
 
-GROUPS = ("measure", "read", "explore", "share")  # files, in the order of the help
+GROUPS = ("measure", "fleet", "read", "explore", "share")  # files, in the order of the help
 SYNONYMS = {  # of commands, in other tools
     "bench": ("quick", "run"), "benchmark": ("quick", "run"), "measure": ("run",), "time": ("run",),
     "test": ("selftest",), "info": ("doctor",), "check": ("doctor",), "results": ("history", "table"),

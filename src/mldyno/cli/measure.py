@@ -51,10 +51,11 @@ class RunCommand(click.Command):
 @options.setting_options(*EFFORT, "by", "rendezvous", "against", "unchecked", "trust", "weights", "download")
 @options.run_options
 @options.store_option
+@click.option("--on", metavar="HOSTS", help="Measure on these hosts: lab.toml, or ssh:mini,ssh:box.")
 @click.option("--json", "as_json", is_flag=True, help="Print each record as one line of JSON.")
 @click.pass_context
 def run(
-    ctx: click.Context, /, targets: tuple[str, ...], dry_run: bool, store: str | None, as_json: bool,
+    ctx: click.Context, /, targets: tuple[str, ...], on: str | None, dry_run: bool, store: str | None, as_json: bool,
     verbosity: str | None, **options: Any,
 ) -> int:  # fmt: skip
     """Measure workloads, a suite or your own model, on every axis you name; or, after --, a command as a whole.
@@ -75,8 +76,13 @@ def run(
       mldyno run my_model.py --against HEAD~1
       mldyno run --budget 2m -- python train.py
       mldyno run -- sleep 0.1 -- sleep 0.2
+      mldyno run quick --on ssh:mini,ssh:box
     """
     options["command"] = ctx.meta[BEHIND_DASHES]
+    if on is not None:
+        from mldyno.cli.fleet import run_on
+
+        return run_on(on, targets, dry_run, store, as_json, verbosity, **options)
     if dry_run:
         return preview(api.planned(*targets, store=store, say=say, **options)[0], store, as_json)
     results = watched(api.run, store, verbosity, *targets, as_json=as_json, **options)

@@ -21,7 +21,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 EFFORT = ("steps", "budget", "target", "repeats", "energy", "timeout", "limit", "data")
 
 
-def command(name: str, summary: str, cls: type[click.Command] = click.Command) -> Callable[[Any], click.Command]:
+C = TypeVar("C", bound=click.Command)
+
+
+def command(name: str, summary: str, cls: type[C] = click.Command) -> Callable[[Any], C]:  # type: ignore[assignment]
     """Make a function a command; the list of commands shows the summary, which is read from the file's text."""
     return click.command(name, cls=cls, short_help=summary)
 

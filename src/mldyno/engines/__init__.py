@@ -30,6 +30,7 @@ class Host:
     address: str
     python: str | None = None  # an interpreter there
     price: str | None = None  # such as 0.80 EUR/h
+    measure: bool = False  # even if it is a login node
     env: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)  # of its engine
 

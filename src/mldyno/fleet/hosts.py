@@ -25,7 +25,9 @@ else:
 LONGEST_FILE_B = 1 << 20
 MOST_HOSTS = 10_000
 LONGEST_VALUE = 1000  # characters
-KEYS = {"python": str, "price": str, "env": dict, "options": dict}  # of every host and cluster
+KEYS: dict[str, type] = {  # of every host and cluster
+    "python": str, "price": str, "measure": bool, "env": dict, "options": dict,
+}  # fmt: skip
 LAYOUT = 'a hosts file has tables such as [hosts.mini] with ssh = "mini"'
 
 
@@ -110,7 +112,11 @@ def _entry(place: str, kind: str, name: str, table: Any) -> Entry:
 
 
 def _check_value(place: str, value: Any, kind: type) -> None:
-    """Raise unless a value is text, or a table of texts: printable, and of a sane length."""
+    """Raise unless a value is true or false, or text, or a table of texts: printable, and of a sane length."""
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise UsageError(f"{place} must be true or false.")
+        return
     texts = [value] if kind is str else [*value, *value.values()] if isinstance(value, dict) else [None]
     for text in texts:
         if not isinstance(text, str) or len(text) > LONGEST_VALUE or not text.isprintable():

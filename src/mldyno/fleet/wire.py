@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from mldyno.messages import Malformed, decode, wire_name
@@ -46,6 +46,9 @@ class Request:
         own = ("run", "host", "env", "named", "login", "silent", "known")
         content = {name: value for name, value in asdict(self).items() if name not in own}
         return json.dumps(content, sort_keys=True)
+
+    def of_run(self, run: str) -> Request:
+        return replace(self, run=run)
 
 
 class Said:

@@ -259,6 +259,11 @@ class Store:
         """Yield the same records as their texts, a page at a time."""
         return (body for body, _, _ in self._bodies(query))
 
+    def ids(self, run: str, imported_from: str) -> list[str]:
+        """Return the ids of a run's records that came from there; from nowhere where they were measured here."""
+        rows = self._select("r.id", Query({"run": run, "imported_from": imported_from}, heads=False), str)
+        return [id_ for (id_,) in rows]
+
     def of_the_future(self, query: Query) -> list[tuple[str, str]]:
         """Return ids and dates of records that a wrong clock dated into the future: none counts as the newest."""
         more = "AND r.created > ? ORDER BY r.number"
