@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from bench.labs import postgres, slurm, ssh
+from bench.labs import postgres, ray, slurm, ssh
 from bench.labs.machines import Lab, machines
 from tests import separate_process
 from tests.warm_workers import WarmWorkers
@@ -212,6 +212,13 @@ def ssh_lab(lab: Lab) -> Lab:
 def slurm_lab(lab: Lab) -> Lab:
     """The machines as a Slurm cluster; `srun -w node1` works with `at_login`."""
     slurm.start(lab)
+    return lab
+
+
+@pytest.fixture(scope="session")
+def ray_lab(lab: Lab) -> Lab:
+    """The machines as a Ray cluster; `ray-python` is the interpreter of its users, with `at_login`."""
+    ray.start(lab)
     return lab
 
 

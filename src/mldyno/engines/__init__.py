@@ -42,6 +42,7 @@ class Engine:
     run: str = ""  # the id of the run
     seconds: float | None = None  # that a host is expected to take at most, if that is known
     reach: Callable[[Sequence[str]], list[str]] = list  # words to run here -> the same through a login node
+    interpreter: str | None = None  # that the user names for all hosts
 
     queues: ClassVar[bool] = False  # whether a process may have to wait for its host, for hours
     python: ClassVar[str] = "python3"  # on a host that names none
@@ -64,7 +65,9 @@ class Engine:
                                   timeout=ANSWER_TIMEOUT_S, start_new_session=True)  # fmt: skip
         except FileNotFoundError as error:
             raise MldynoError(f"there is no '{error.filename}' here; install it, or name a login node.") from None
-        except (OSError, subprocess.SubprocessError) as error:
+        except subprocess.TimeoutExpired:
+            raise MldynoError(f"{words[0]} has not answered within {ANSWER_TIMEOUT_S:.0f} s.") from None
+        except OSError as error:
             raise MldynoError(f"{words[0]} can't be asked: {error}.") from None
         lines = done.stderr.decode(errors="replace").split("\n")
         if done.returncode:

@@ -127,11 +127,10 @@ def found(entries: list[Entry], run: str = "", seconds: float | None = None) -> 
     """Return the hosts of entries, each with its engine; an engine may ask its cluster which nodes there are."""
     members = list[Member]()
     for entry in entries:
-        kind = plugins.engine(entry.engine)
-        engine = kind(run, seconds)
+        engine = plugins.engine(entry.engine)(run, seconds, interpreter=entry.given.get("python"))
         if entry.login:
             ssh = plugins.engine("ssh")()
-            engine = kind(run, seconds, partial(ssh.command, ssh.hosts(entry.login)[0]))
+            engine = replace(engine, reach=partial(ssh.command, ssh.hosts(entry.login)[0]))
         hosts = engine.hosts(entry.wanted)
         if entry.name and len(hosts) != 1:
             raise UsageError(f"[hosts.{entry.name}] is one host; name several under [clusters.{entry.name}].")

@@ -1,0 +1,44 @@
+"""A Ray cluster: its head, which runs nothing, at the head of a lab, and two CPUs on each node."""
+
+from __future__ import annotations
+
+from bench.labs.machines import Lab, Machine, wait_for
+from bench.labs.tools import ray_python
+
+PORT = 6399
+CPUS = 2
+STORE_B = 80_000_000
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1"}
+
+
+def start(lab: Lab, niceness: int = 0) -> None:
+    """Start the cluster; `ray_python` is then the interpreter of a user at `login` who has Ray."""
+    lab.program("ray-python", ray_python(), HOME=str(lab.home), RAY_ADDRESS=f"{lab.head.address}:{PORT}")
+    place = lab.folder / "r"  # short, for the names of sockets; seen by a user at `login` who is not in the lab
+    place.mkdir()
+    _start(lab.head, lab, niceness, "--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false",
+           f"--temp-dir={place}")  # fmt: skip
+    for node in lab.nodes:
+        node.run("mount", "-t", "tmpfs", "none", str(place))
+        start_node(lab, node, niceness)
+
+
+def start_node(lab: Lab, node: Machine, niceness: int = 0) -> None:
+    """Start Ray on a node; its workers run at that niceness."""
+    _start(node, lab, niceness, f"--address={lab.head.address}:{PORT}", f"--num-cpus={CPUS}")
+
+
+def stop_node(node: Machine) -> None:
+    """End all of Ray on a node by kill -9."""
+    while there := node.processes("ray"):
+        for process in there:
+            process.kill()
+        wait_for(lambda: not any(process.is_running() for process in there), f"the end of Ray on {node.name}")
+
+
+def _start(machine: Machine, lab: Lab, niceness: int, *words: str) -> None:
+    ray = ray_python().removesuffix("python") + "ray"
+    common = [f"--node-ip-address={machine.address}", f"--object-store-memory={STORE_B}", "--disable-usage-stats"]
+    settings = {**QUIET, "RAY_worker_niceness": f"{niceness}"}
+    said = machine.run(ray, "start", *words, *common, **settings)
+    (lab.folder / "log" / f"ray-{machine.name}").write_text(said, encoding="utf-8")
