@@ -211,7 +211,8 @@ class Conductor:
             return
         host = member.host
         known = {run: tuple(ids) for run, ids in self.known(host).items()}
-        member.runs, member.ids = {*known}, {id_ for ids in known.values() for id_ in ids}
+        member.runs = {*known}
+        member.ids |= {id_ for ids in known.values() for id_ in ids}
         request = replace(
             self.request, host=host.name, env=dict(host.env), named=host.engine != "local",
             login=host.engine != "ssh" or host.measure, silent=self.times.silent, known=known,
