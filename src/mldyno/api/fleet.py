@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from mldyno.store.codec import came_from
 from mldyno.store.selection import AnyStore, Tell, opened
 
 ORIGIN = "fleet:"  # before the name of the host that a record came from
+MOST_AT_ONCE = 32  # hosts that are cleared
 LONGEST_FILE_B = 1 << 20  # of the user's own
 STORE_PATIENCE_S = 2.0  # for which the conductor may hear nothing
 MOST_EARLIER = 5  # runs that were cut off, of which hosts may have records
@@ -59,6 +61,9 @@ def run_on(
         run, asked = _unfinished(here, on, wanted, bool(options.get("trust")))
     asked = asked or request_for(targets, command, options)
     members = hosts.found(entries, run, longest(asked))
+    if resume:  # what a killed conductor has left in a queue would be measured too
+        with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
+            list(threads.map(lambda member: member[1].clear(member[0]), members))
     stored = Store(here.path, patience=STORE_PATIENCE_S)
     text = _text(on, asked)
     stored.begin_run(run, now(), owner(), text, keys.authenticate(PLAN, run, text))

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from mldyno import __version__
 from mldyno.engines import Engine, Host
-from mldyno.errors import StoreError, StoreLocked
+from mldyno.errors import MldynoError, StoreError, StoreLocked
 from mldyno.fleet import wire
 from mldyno.fleet.pipes import Heard
 from mldyno.fleet.wheel import LOADER, boot_line, wheel_line
@@ -176,10 +176,10 @@ class Conductor:
 
     def _open(self, now: float) -> None:
         """Begin the contacts that are due."""
-        active = [member for member in self.members.values() if member.open or member.state in ("waiting", "lost")]
+        others = any(not member.over and member.state != "busy" for member in self.members.values())
         starting = sum(member.open and member.state == "starting" for member in self.members.values())
         for member in self.members.values():
-            if member.state == "busy" and member.again is not None and not any(not each.over for each in active):
+            if member.state == "busy" and not others:
                 member.again = None  # what keeps it busy may last for ever
             due = member.state == "waiting" or (member.again is not None and now >= member.again)
             if not due or member.open or self.stopped:
@@ -197,8 +197,9 @@ class Conductor:
         words = [host.python or engine.python, "-c", LOADER]
         try:
             self.pipes.open(host.name, engine.reach(engine.command(host, words)))
-        except OSError as error:
-            self._become(member, "refused", f"{error.filename or 'its engine'}: {error.strerror or error}")
+        except (OSError, MldynoError) as error:
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            self._become(member, "refused", why)
             return
         member.open = True
         self._become(member, "queued" if engine.queues else "starting")
