@@ -8,7 +8,11 @@ from bench.labs.tools import ray_python
 PORT = 6399
 CPUS = 2
 STORE_B = 80_000_000
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1"}
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1", "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "1000", "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_failure_threshold": "8",
+}  # fmt: skip  # a node that is gone is dead after some 10 s instead of 60
 
 
 def start(lab: Lab, niceness: int = 0) -> None:
@@ -39,6 +43,6 @@ def stop_node(node: Machine) -> None:
 def _start(machine: Machine, lab: Lab, niceness: int, *words: str) -> None:
     ray = ray_python().removesuffix("python") + "ray"
     common = [f"--node-ip-address={machine.address}", f"--object-store-memory={STORE_B}", "--disable-usage-stats"]
-    settings = {**QUIET, "RAY_worker_niceness": f"{niceness}"}
+    settings = {**SETTINGS, "RAY_worker_niceness": f"{niceness}"}
     said = machine.run(ray, "start", *words, *common, **settings)
     (lab.folder / "log" / f"ray-{machine.name}").write_text(said, encoding="utf-8")

@@ -27,7 +27,7 @@ def says(tool: Tool, *lines: object) -> Ray:
     """An engine whose interpreter prints these lines."""
     printed = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     tool("ray-python", f"cat <<'END'\n{printed}\nEND")
-    return Ray(interpreter="ray-python")
+    return Ray(options={"python": "ray-python"})
 
 
 def test_nodes_have_the_names_of_their_machines_and_their_ids_as_addresses(tool: Tool) -> None:
@@ -55,7 +55,7 @@ def test_the_interpreter_is_the_one_that_is_named_or_that_of_the_command_ray(
     tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("a", "ray", ID)
-    assert Ray(interpreter="/opt/x").command(host, ["true"])[0] == "/opt/x"
+    assert Ray(options={"python": "/opt/x"}).command(host, ["true"])[0] == "/opt/x"
     tool("ray", "")
     tool("python", "")
     assert Ray().command(host, ["true"])[0] == str(tmp_path / "tools" / "python")
@@ -65,7 +65,7 @@ def test_the_interpreter_is_the_one_that_is_named_or_that_of_the_command_ray(
 
 def test_an_interpreter_without_ray_is_one_line() -> None:
     with pytest.raises(MldynoError, match=r"ray: ModuleNotFoundError: No module named 'ray'$"):
-        Ray(interpreter=sys.executable).hosts("")
+        Ray(options={"python": sys.executable}).hosts("")
 
 
 # -- for real ------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_an_interpreter_without_ray_is_one_line() -> None:
 @pytest.fixture
 def engine(ray_lab: Lab, at_login: Lab) -> Ray:
     """The engine of a user at `login`."""
-    return Ray(interpreter="ray-python")
+    return Ray(options={"python": "ray-python"})
 
 
 def piped(engine: Ray, host: Host, script: str, given: str = "") -> subprocess.CompletedProcess[str]:

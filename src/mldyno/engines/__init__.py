@@ -42,7 +42,7 @@ class Engine:
     run: str = ""  # the id of the run
     seconds: float | None = None  # that a host is expected to take at most, if that is known
     reach: Callable[[Sequence[str]], list[str]] = list  # words to run here -> the same through a login node
-    interpreter: str | None = None  # that the user names for all hosts
+    options: Mapping[str, str] = field(default_factory=dict)  # that the user gives for all hosts
 
     queues: ClassVar[bool] = False  # whether a process may have to wait for its host, for hours
     python: ClassVar[str] = "python3"  # on a host that names none

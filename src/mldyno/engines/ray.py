@@ -1,7 +1,8 @@
 """Nodes of a running Ray cluster, each whole: all its CPUs and GPUs, that node and no other.
 
 Ray is not imported: a program for the interpreter that has it, the bridge, asks for the nodes and carries the pipe.
-The interpreter is the one that the hosts file names, or that of the command `ray`. On the nodes the same path is used.
+That interpreter is the one beside the command `ray`, or `options = {python = "..."}` of a hosts file. Nodes for which the
+user names none run mldyno by the same path.
 Ray's workers run at niceness 15, unless a node was started with RAY_worker_niceness=0.
 """
 
@@ -43,7 +44,7 @@ class Ray(Engine):
     @cached_property
     def _bridge(self) -> list[str]:
         """The bridge as a text: behind a login node there is no file of ours."""
-        return [self.interpreter or _ray_here(), "-c", BRIDGE.read_text(encoding="utf-8")]
+        return [self.options.get("python") or _ray_here(), "-c", BRIDGE.read_text(encoding="utf-8")]
 
 
 def _ray_here() -> str:

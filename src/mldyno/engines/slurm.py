@@ -25,7 +25,7 @@ GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 LIMIT = re.compile(r"(?:(?P<days>[0-9]+)-)?(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):[0-9]+")
 EXPORTED = "HOME,PATH,USER,LOGNAME"  # of the caller's environment, no more
 OPTIONS = {"account", "constraint", "qos", "reservation"}  # of srun, that a hosts file may give
-SLACK, SLACK_S, UNKNOWN_S = 1.5, 600.0, 4 * 3600.0  # of the time limit, over the forecast; where there is none
+UNKNOWN_S = 4 * 3600.0  # that a run may take, if nothing is known of it
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Slurm(Engine):
             raise MldynoError(f"Slurm has {host.address} {why}; `sinfo -R` says why.")
         if unknown := set(own) - {"partition", "cpus", "gpus", "state", "minutes"} - OPTIONS:
             raise UsageError(f"slurm has no option '{min(unknown)}'; it has {', '.join(sorted(OPTIONS))}.")
-        seconds = UNKNOWN_S if self.seconds is None else self.seconds * SLACK + SLACK_S
+        seconds = UNKNOWN_S if self.seconds is None else self.seconds
         minutes = math.ceil(min(seconds / 60, float(own.get("minutes", "inf"))))
         whole = ["-N1", "-n1", "--exclusive", f"--cpus-per-task={own.get('cpus', '1')}", "--mem=0"]
         gpus = [f"--gpus-per-node={own['gpus']}"] if own.get("gpus", "0") != "0" else []

@@ -127,7 +127,7 @@ def found(entries: list[Entry], run: str = "", seconds: float | None = None) -> 
     """Return the hosts of entries, each with its engine; an engine may ask its cluster which nodes there are."""
     members = list[Member]()
     for entry in entries:
-        engine = plugins.engine(entry.engine)(run, seconds, interpreter=entry.given.get("python"))
+        engine = plugins.engine(entry.engine)(run, seconds, options=entry.given.get("options", {}))
         if entry.login:
             ssh = plugins.engine("ssh")()
             engine = replace(engine, reach=partial(ssh.command, ssh.hosts(entry.login)[0]))

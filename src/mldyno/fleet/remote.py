@@ -34,7 +34,7 @@ from mldyno.store import Query, Store
 from mldyno.temporary import has_ended, own_name
 
 FIRST_WORD_S = 60.0  # that the conductor may take for its request
-ALIVE_S = 5.0  # between two signs of life
+ALIVE_S, SIGNS = 5.0, 5  # between two signs of life, at most; how many there are before silence is a cut line
 TIDY_END_S = 15.0  # that a run may take to end after the line is cut; then it is ended in any way
 FLUSH_S = 10.0  # that the last lines may take
 LOGIN_NODE = "this is a login node, which many people share; measure its nodes by slurm, or write measure = true"
@@ -81,7 +81,7 @@ class Line:
     def watch(self, silent: float) -> None:
         """From now on, end this process tidily when the line is cut, and say in between that it is alive."""
         threading.Thread(target=self._watch, args=(silent,), daemon=True).start()
-        threading.Thread(target=self._live, daemon=True).start()
+        threading.Thread(target=self._live, args=(min(ALIVE_S, silent / SIGNS),), daemon=True).start()
 
     def _watch(self, silent: float) -> None:
         while select.select([self._source], [], [], silent)[0]:
@@ -93,9 +93,9 @@ class Line:
         time.sleep(TIDY_END_S)
         os._exit(1)
 
-    def _live(self) -> None:
+    def _live(self, period: float) -> None:
         while True:
-            time.sleep(ALIVE_S)
+            time.sleep(period)
             self.say(wire.Alive())
 
 
