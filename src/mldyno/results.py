@@ -311,9 +311,12 @@ class FleetResults(Results):
         return ended and super().all_ok
 
     def __str__(self) -> str:
-        from mldyno.fleet.in_words import summary
+        from mldyno.fleet.in_words import MOST_SHOWN, summary
+        from mldyno.views.outcomes import trust_line
 
-        return "\n".join([super().__str__(), "", *summary(self.hosts, self.on)])
+        many = self.everything and len(self.hosts) > MOST_SHOWN
+        shown = trust_line(self.outcomes) if many else super().__str__()
+        return "\n".join([shown, "", *summary(self.hosts, self.on)])
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,6 +20,7 @@ from mldyno.fleet.pipes import Heard
 from mldyno.fleet.wheel import LOADER, boot_line, wheel_line
 from mldyno.printable import printable, shortened
 from mldyno.records import Record
+from mldyno.settings import SETTINGS
 from mldyno.store.codec import BadRecord, decode
 from mldyno.store.transfer import foreign_fault
 
@@ -214,9 +215,11 @@ class Conductor:
         known = {run: tuple(ids) for run, ids in self.known(host).items()}
         member.runs = {*known}
         member.ids |= {id_ for ids in known.values() for id_ in ids}
+        priced = {"price": host.price} if host.price and "price" in SETTINGS else {}
         request = replace(
-            self.request, host=host.name, env=dict(host.env), named=host.engine != "local",
-            login=host.engine != "ssh" or host.measure, silent=self.times.silent, known=known,
+            self.request, options=self.request.options | priced, host=host.name, env=dict(host.env),
+            named=host.engine != "local", login=host.engine != "ssh" or host.measure,
+            silent=self.times.silent, known=known,
         )  # fmt: skip
         self.pipes.send(host.name, wire.line_of(request))
         self._become(member, "running")

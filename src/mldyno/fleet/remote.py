@@ -168,6 +168,7 @@ def serve(planned: Planned, forecasts: Forecasts, examined: Callable[[], dict[st
         try:
             request = line.request()
         except EOFError:
+            line.close()
             return NOT_ALL_OK
         except wire.Malformed as error:
             end = wire.End("refused", f"the request makes no sense: {error}")

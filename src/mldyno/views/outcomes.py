@@ -78,7 +78,9 @@ def _judged_steady(record: Record) -> bool | None:
 
 def trust_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a trust line for each of a few outcomes, or one for all; then the warnings explained."""
-    lines = [f"trust {_name(outcome)}: {trust(outcome)}" for outcome in outcomes]
+    several = len({outcome.machine for outcome in outcomes}) > 1
+    lines = [f"trust {_name(outcome)}{f' on {outcome.machine}' if several else ''}: {trust(outcome)}"
+             for outcome in outcomes]  # fmt: skip
     return [*(lines if len(lines) <= FEW_OUTCOMES else [trust_line(outcomes)]), *warning_meanings(outcomes)]
 
 
