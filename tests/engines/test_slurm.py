@@ -54,9 +54,7 @@ def test_all_nodes_a_partition_or_names() -> None:
 @pytest.mark.usefixtures("sinfo")
 def test_a_job_has_all_of_its_node_and_an_end() -> None:
     assert words("a1")[:5] == ["srun", "--nodelist=a1", "-N1", "-n1", "--exclusive"]
-    assert {"--cpus-per-task=64", "--mem=0", "--partition=cpu", "--time=2"} < {
-        *words("a1")
-    }
+    assert {"--cpus-per-task=64", "--mem=0", "--partition=cpu", "--time=2"} < {*words("a1")}
     assert {"--cpus-per-task=48", "--gpus-per-node=4", "--partition=gpu"} < {*words("g1")}
     assert not any(word.startswith("--gpus") for word in words("a1"))
     assert words("a1")[-4:] == ["--", "python3", "-c", "a b"]

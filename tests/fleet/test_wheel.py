@@ -17,18 +17,9 @@ def test_the_wheel_is_mldyno_and_pip_takes_it(tmp_path: Path) -> None:
     assert hashlib.sha256(content).hexdigest() == digest
     path = tmp_path / f"mldyno-{mldyno.__version__}-py3-none-any.whl"
     path.write_bytes(content)
-    options = [
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-index",
-        "--no-compile",
-        "-q",
-        "--target",
-        str(tmp_path / "there"),
-    ]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", *options, "--target", str(tmp_path / "there"), str(path)], check=True
-    )
+    quiet = ["--disable-pip-version-check", "--no-deps", "--no-index", "--no-compile", "-q"]
+    there = ["--target", str(tmp_path / "there")]
+    subprocess.run([sys.executable, "-m", "pip", "install", *quiet, *there, str(path)], check=True)
     package = tmp_path / "there" / "mldyno"
     assert (package / "data" / "report").is_dir()
     assert (package / "fleet" / "boot.py").read_text() == Path(boot.__file__).read_text()
