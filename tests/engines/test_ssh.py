@@ -17,6 +17,11 @@ def test_a_host_is_what_follows_the_dashes_and_the_words_are_quoted_for_its_shel
     assert words[words.index("--") + 1 :] == ["me@box", shlex.join(["python3", "-c", "print('a b')"])]
 
 
+def test_an_interpreter_in_the_home_there_is_found_and_its_name_is_quoted_too() -> None:
+    (host,) = Ssh().hosts("box")
+    assert Ssh().command(host, ["~/my env/bin/python", "-c", "~/x"])[-1] == "~/'my env/bin/python' -c '~/x'"
+
+
 def test_nothing_can_ask_for_a_password() -> None:
     (host,) = Ssh().hosts("box")
     assert "BatchMode=yes" in Ssh().command(host, [])

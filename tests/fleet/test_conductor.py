@@ -323,6 +323,13 @@ def test_a_store_that_is_locked_for_a_while_loses_nothing(record: Record) -> Non
     assert fleet.kept_records["node1"] == records
 
 
+def test_a_store_that_is_locked_when_the_last_host_ends_is_waited_for(record: Record) -> None:
+    fleet = Fleet({"node1": saying(wire.Measured(varied(record, 1).text), DONE, CUT)})
+    fleet.refusals = [StoreLocked("locked")] * 20
+    assert fleet.run()["node1"].state == "done"
+    assert len(fleet.kept_records["node1"]) == 1
+
+
 def test_a_full_disk_here_ends_all_hosts_tidily_and_says_where_the_records_are(record: Record) -> None:
     records = [varied(record, number) for number in range(4)]
     fleet = Fleet({"node1": measuring(*records[:2]), "node2": measuring(*records[2:])})

@@ -5,6 +5,7 @@ For trying a hosts file out, and for a machine that is a member of its own fleet
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -20,7 +21,7 @@ class Local(Engine):
         return [Host(wanted or "local", "local", "")]
 
     def command(self, host: Host, words: Sequence[str]) -> list[str]:
-        return list(words)
+        return [os.path.expanduser(words[0]), *words[1:]]
 
 
 ENGINE = Local

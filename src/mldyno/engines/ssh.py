@@ -28,7 +28,9 @@ class Ssh(Engine):
 
     def command(self, host: Host, words: Sequence[str]) -> list[str]:
         options = [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
-        return ["ssh", "-T", *options, "--", host.address, shlex.join(words)]
+        home = "~/" if words and words[0].startswith("~/") else ""  # of the user there
+        line = home + shlex.join([words[0].removeprefix("~/"), *words[1:]]) if words else ""
+        return ["ssh", "-T", *options, "--", host.address, line]
 
 
 ENGINE = Ssh

@@ -154,10 +154,11 @@ class Conductor:
             self._keep(self.pipes.now())
             for member in self.members.values():
                 self._watch(member, self.pipes.now())
+        while self.unkept and self.fault is None:
+            self.pipes.wait(LOOK_S)
+            self._keep(self.pipes.now())
         for thread in self._clearing:
             thread.join()
-        if self.unkept and self.fault is None:
-            self._keep(self.unkept_since + self.times.locked)
         if self.fault is not None:
             raise self.fault
         return [*self.members.values()]
@@ -212,7 +213,10 @@ class Conductor:
             self._end(member, "refused", f"it has mldyno {hello.mldyno}, and here is {__version__}")
             return
         host = member.host
-        known = {run: tuple(ids) for run, ids in self.known(host).items()}
+        try:
+            known = {run: tuple(ids) for run, ids in self.known(host).items()}
+        except StoreLocked:  # then it sends all records of this run, and none is stored twice
+            known = {self.request.run: ()}
         member.runs = {*known}
         member.ids |= {id_ for ids in known.values() for id_ in ids}
         priced = {"price": host.price} if host.price and "price" in SETTINGS else {}

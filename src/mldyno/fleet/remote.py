@@ -51,6 +51,7 @@ class Line:
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._writer.start()
         self.cut = ""  # why it counts as cut
+        self.over = False  # whether all is done, so that its end matters no more
 
     def say(self, message: wire.Said) -> None:
         self._queue.put(wire.line_of(message))
@@ -89,6 +90,8 @@ class Line:
                 self.cut = "the connection ended"
                 break
         self.cut = self.cut or f"nothing was heard for {silent:g} s"
+        if self.over:
+            return
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(TIDY_END_S)
         os._exit(1)
@@ -175,6 +178,7 @@ def serve(planned: Planned, forecasts: Forecasts, examined: Callable[[], dict[st
         else:
             line.watch(request.silent)
             end = _answered(request, line, planned, forecasts, examined)
+        line.over = True
         line.say(end)
         line.close()
     return OK
