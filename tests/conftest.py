@@ -133,6 +133,7 @@ def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sources, "_KNOWN", {})
     monkeypatch.setenv("MLDYNO_STORE", str(tmp_path / "records.sqlite"))
+    monkeypatch.setenv("MLDYNO_LOCK", str(tmp_path / "measuring.lock"))
     monkeypatch.setenv("MLDYNO_MACHINE", "test bench")
     monkeypatch.setenv("MLDYNO_MACHINE_KEY", OWN_SECRET)
 

@@ -3,6 +3,10 @@
 Records hold the fingerprint of its public half, which says nothing of the machine but that it is not another one of
 the same name. The private half signs submissions, so that only its owner can replace a row of a collection, and
 authenticates what this machine writes for itself: rescue files, and the plans of its runs. It never leaves the machine.
+
+A home folder may be shared by many machines. The first of them keeps the secret of the folder, and every other one has
+its own there, by an identifier made of its host name and the system's id. A container whose host name is made up anew
+each time has no identifier, and uses the secret of the folder.
 """
 
 from __future__ import annotations
@@ -10,13 +14,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Iterable
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import MACHINE_KEY
+from mldyno.system_queries import ask, read
 
 VARIABLE = "MLDYNO_MACHINE_KEY"
 _BYTES = 32  # of a private key and of a public one
@@ -51,9 +60,11 @@ def fingerprint(public: bytes) -> str:
 def present(key: str) -> str:
     """Return this machine's key where `key` is the one that its records held before it had a secret; else `key`."""
     former = os.environ.get(VARIABLE)  # it was the variable itself, or in the file machine-key
+    if former:
+        return own_key() or key if key == former else key
     with suppress(OSError):
-        former = former or (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
-    return own_key() or key if key and key == former else key
+        former = (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
+    return own_key() or key if key and key == former and _first_here() else key
 
 
 def sign(ids: Iterable[str]) -> tuple[str, str]:
@@ -107,10 +118,57 @@ def _own_secret() -> Secret | None:
         if not MACHINE_KEY.fullmatch(named):
             raise UsageError(f"{VARIABLE} must be 32 digits from 0 to 9 and a to f.")
         return of_seed(named)
-    path = data_folder() / "machine-secret"
+    path = data_folder() / ("machine-secret" if _first_here() else f"machine-secret-{host()}")
     with suppress(OSError):
         return _read(path) or _make(path)
     return None
+
+
+# -- machines that share a home folder -------------------------------------------------------------
+CONTAINERS = ("/.dockerenv", "/run/.containerenv")  # of which each has a host name of its own, made up anew
+TRANSIENT_ID = "/run/machine-id"  # exists where the system's id is new at each boot, as on nodes without a disk
+NO_NAMES = ("", "localhost", "(none)")  # of a host that has no name
+HOST = re.compile("[0-9a-f]{16}")
+FIRST = "machine-host"  # file with the identifier of the machine that was the first to use the folder
+
+
+@cache
+def host() -> str:
+    """Return an identifier of this machine that others with the same home folder do not have; empty if unknown."""
+    if sys.platform == "darwin":  # its host name changes with the network
+        words = re.findall(
+            r'"IOPlatformUUID" = "([0-9A-Fa-f-]+)"', ask("ioreg", "-rd1", "-c", "IOPlatformExpertDevice")
+        )
+        return _identifier(*words[:1])
+    if any(map(os.path.exists, CONTAINERS)) or "KUBERNETES_SERVICE_HOST" in os.environ:
+        return ""
+    name = socket.gethostname().partition(".")[0].lower()
+    of_system = "" if os.path.exists(TRANSIENT_ID) else read("/etc/machine-id")
+    return _identifier(*([] if name in NO_NAMES else [name]), *filter(None, [of_system]))
+
+
+def _identifier(*words: str) -> str:
+    return hashlib.sha256("\n".join(("mldyno host", *words)).encode()).hexdigest()[:16] if words else ""
+
+
+def _first_here() -> bool:
+    """Return whether this is the machine that was the first to use the folder; so is one that can't be identified."""
+    own, path = host(), data_folder() / FIRST
+    if not own:
+        return True
+    with suppress(OSError):
+        if not _first_of(path):
+            _put(path, f"{own}\n", lambda: bool(_first_of(path)))
+        return _first_of(path) in (own, "")
+    return True
+
+
+def _first_of(path: Path) -> str:
+    """Return the identifier in a file; empty where there is none."""
+    with suppress(FileNotFoundError):
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+        return text if HOST.fullmatch(text) else ""
+    return ""
 
 
 def of_seed(text: str) -> Secret:
@@ -136,22 +194,28 @@ def _read(path: Path) -> Secret | None:
 
 
 def _make(path: Path) -> Secret | None:
-    """Write a secret to a temporary file and move it into place; of two processes, both use the first one's."""
+    """Make a secret; of two processes, both use the first one's."""
     import secrets
+
+    private, public = _pair(secrets.token_bytes(_BYTES))
+    _put(path, f"{private.hex()} {public.hex()}\n", lambda: _read(path) is not None)
+    return _read(path)
+
+
+def _put(path: Path, text: str, is_whole: Callable[[], bool]) -> None:
+    """Write a file by way of a temporary one, unless there is one that is whole: of two processes, the first wins."""
     import tempfile
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=".machine-secret.")  # which only its owner can read
+    descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # which only its owner can read
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            private, public = _pair(secrets.token_bytes(_BYTES))
-            out.write(f"{private.hex()} {public.hex()}\n")
+            out.write(text)
         try:
-            os.link(part, path)  # which fails where another process was first
+            os.link(part, path)
         except FileExistsError:
-            if _read(path) is None:  # a file that holds no secret
+            if not is_whole():
                 os.replace(part, path)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part)
-    return _read(path)

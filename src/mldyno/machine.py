@@ -20,15 +20,15 @@ from mldyno.hardware.linux import cores_allowed
 from mldyno.hardware.system import resident
 from mldyno.keys import own_key
 from mldyno.printable import name_from, printable
-from mldyno.records import Device, Machine
+from mldyno.records import Device, Fact, Machine
 from mldyno.system_queries import ask, attempt, kernel_number, read
 from mldyno.units import count
 
 if TYPE_CHECKING:
     from mldyno.hardware.nvidia import Driver
 
-__all__ = ["Vendors", "available_memory", "cards_on_bus", "cores_allowed", "describe", "resident_memory",
-           "total_memory"]  # fmt: skip
+__all__ = ["Vendors", "allowances", "available_memory", "cards_on_bus", "cores_allowed", "describe", "load",
+           "resident_memory", "total_memory"]  # fmt: skip
 
 
 def describe(devices: Iterable[Device] = ()) -> Machine:
@@ -45,6 +45,30 @@ def describe(devices: Iterable[Device] = ()) -> Machine:
         power=attempt(_power, "unknown"), virtualised=attempt(_virtualised, None),
         low_power=attempt(_low_power, None), key=own_key(),
     )  # fmt: skip
+
+
+def allowances() -> dict[str, Fact]:
+    """Return what this process, and those that it starts, are allowed: niceness, cores, and limits of control groups.
+
+    A scheduler or a container sets them, and nothing in a step's time shows that.
+    """
+    import psutil
+
+    limit, _ = linux.memory_allowed()
+    there = attempt(lambda: int(psutil.virtual_memory().total), 0)
+    known: dict[str, Fact] = {
+        "niceness": attempt(lambda: os.getpriority(os.PRIO_PROCESS, 0), None),
+        "cores_allowed": attempt(lambda: len(os.sched_getaffinity(0)), None) or os.cpu_count(),
+        "cores_present": os.cpu_count(),
+        "cpu_quota": attempt(cores_allowed, None),
+        "memory_limit": limit if limit and limit < there else None,  # version 1 has a number for "no limit" too
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def load() -> float | None:
+    """Return how many processes of this machine ran or waited for a core, on average over the last minute."""
+    return attempt(lambda: os.getloadavg()[0], None)
 
 
 def _cpu_name() -> str:

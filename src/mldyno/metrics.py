@@ -172,6 +172,9 @@ FACTS: Mapping[str, Entry] = {
     "load_time": _TIME, "issued_share": _NUMBER, "drained_share": _NUMBER, "events_share": _NUMBER,
     "fallbacks_per_step": _COUNT, "emulated": _FLAG, "convolutions": _FLAG, "late_changes": _COUNT, "fake_time": _FLAG,
     "translated": _FLAG, "step_per_reference": _NUMBER, "reference_size": _SOME,
+    # what its processes were allowed, and what ran before
+    "niceness": Entry("count", least=-20, most=20), "cores_allowed": _SOME, "cores_present": _SOME,
+    "cpu_quota": Entry("number", "1", least=1e-6), "memory_limit": Entry("count", "B"), "load_before": _NUMBER,
     # what is usual on its machine
     "process_spread": _SHARE, "process_freedom": _FREEDOM, "reference_slope": Entry("number", "1", most=3),
     "reference_slope_error": _SHARE,

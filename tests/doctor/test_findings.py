@@ -75,6 +75,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "cpu-quota": {"quota": 1.5, "free": 1.5},
     "threads-hurt": {"threads": threads(FAST)},
     "allocator-slow": {"allocators": threads(FAST)},
+    "niced": {"niceness": 15},
+    "few-cores": {"cores_present": 64},
     "on-battery": {"power": "battery"},
     "low-power": {"low_power": True},
     "memory-short": {"available": 1 << 30},

@@ -38,6 +38,16 @@ def test_the_tightest_quota_on_the_way_to_the_root_holds(groups: Path) -> None:
     assert linux.cores_allowed() == 0.5
 
 
+def test_a_quota_of_version_1_holds_in_a_group_within_others(groups: Path) -> None:
+    (groups.parent / "own").write_text("3:cpu,cpuacct:/outer/inner\n")
+    (groups / "cpu/outer/inner").mkdir(parents=True)
+    (groups / "cpu/outer/cpu.cfs_quota_us").write_text("150000")
+    (groups / "cpu/outer/cpu.cfs_period_us").write_text("100000")
+    (groups / "cpu/outer/inner/cpu.cfs_quota_us").write_text("-1")
+    (groups / "cpu/outer/inner/cpu.cfs_period_us").write_text("100000")
+    assert linux.cores_allowed() == 1.5
+
+
 def limited(group: Path, most: int, used: int, older: bool = False) -> None:
     """Give a group a limit and a use in B, of which 4,096 B can be freed."""
     names = (

@@ -122,3 +122,20 @@ def test_a_long_command_of_several_lines_is_measured_and_its_record_travels(stor
     assert api.export(str(tmp_path / "out.jsonl"), "jsonl", store=store) == 1
     assert api.import_([str(tmp_path / "out.jsonl")], Store(tmp_path / "there.sqlite")) == (1, 1)
     assert api.show(results.records[0].case.id, store) == list(store.stream(Query(heads=False)))
+
+
+def test_every_record_says_what_its_processes_were_allowed_also_one_that_failed() -> None:
+    observed = Observed(Case("mlp"), Run("r"), Stopping())
+    for record in (recorded(), record_of(observed, Machine("m"), 1.0, "failed", "no")):
+        assert record.fact("niceness") == os.getpriority(os.PRIO_PROCESS, 0)
+        assert record.fact("cores_present") == os.cpu_count()
+        assert 1 <= record.fact("cores_allowed") <= record.fact("cores_present")
+
+
+def test_limits_of_a_container_are_facts_of_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "cores_allowed", lambda: 1.5)
+    monkeypatch.setattr("mldyno.hardware.linux.memory_allowed", lambda: (2 << 30, 1 << 30))
+    record = recorded()
+    assert (record.fact("cpu_quota"), record.fact("memory_limit")) == (1.5, 2 << 30)
+    monkeypatch.setattr(machines, "cores_allowed", lambda: None)
+    assert "cpu_quota" not in recorded().facts

@@ -59,6 +59,8 @@ CAUSES: dict[str, Evidence] = {
     "power-capped": replace(GPU, series=[steps(), *windows(), *process(power_limit_time=0.15)]),
     "swapping": replace(QUIET, series=[steps(), *process(swapped_memory=float(64 << 20))]),
     "leaking": replace(QUIET, series=[steps(), GROWING]),
+    "niced": replace(QUIET, facts={"niceness": 15}),
+    "few-cores": replace(QUIET, facts={"cores_allowed": 1, "cores_present": 4}),
     "on-battery": replace(QUIET, machine=replace(QUIET.machine, power="battery")),
     "low-power": replace(QUIET, machine=replace(QUIET.machine, low_power=True)),
     "virtualised": replace(QUIET, machine=replace(QUIET.machine, virtualised=True)),
@@ -203,3 +205,33 @@ def test_a_device_that_worked_long_enough_is_no_burst() -> None:
 def test_nobody_gets_in_the_way_of_virtual_time() -> None:
     crowded = CAUSES["oversubscribed"]
     assert codes(replace(crowded, facts={**crowded.facts, "fake_time": True})) == []
+
+
+ALL_CORES = {"niceness": 0, "cores_allowed": 4, "cores_present": 4}
+
+
+def test_a_process_with_all_that_its_machine_has_is_neither_niced_nor_short_of_cores() -> None:
+    assert codes(replace(QUIET, facts=ALL_CORES)) == []
+    assert codes(replace(QUIET, facts={**ALL_CORES, "niceness": -5, "cpu_quota": 4.0})) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"cores_allowed": 1}, "it may use 1 of the machine's 4 cores"),
+        ({"cpu_quota": 1.5}, "it may use the time of 1.5 of the machine's 4 cores"),
+        ({"cores_allowed": 1, "cpu_quota": 2.0}, "it may use 1 of the machine's 4 cores"),
+    ],
+)
+def test_few_cores_are_named_whatever_withholds_the_rest(facts: dict[str, Any], words: str) -> None:
+    (warning,) = of_measurement(replace(QUIET, facts={**ALL_CORES, **facts}))
+    assert (warning.code, warning.message) == ("few-cores", words)
+
+
+def test_threads_that_a_schedulers_setting_withholds_are_named_and_those_that_the_user_omits_are_not() -> None:
+    capped = replace(QUIET, facts=ALL_CORES, env={"OMP_NUM_THREADS": "1"})
+    (warning,) = of_measurement(capped)
+    assert (warning.code, warning.message) == ("few-cores", "OMP_NUM_THREADS=1 gives it 1 thread on 4 cores")
+    assert codes(replace(capped, case=replace(QUIET.case, threads=1))) == []
+    assert codes(replace(capped, case=replace(QUIET.case, ranks=4))) == []
+    assert codes(replace(capped, facts={**ALL_CORES, "cores_allowed": 1, "cores_present": 1})) == []

@@ -17,6 +17,8 @@ BOTH: list[tuple[str, Evidence, dict[str, Any]]] = [
     ("on-battery", replace(PLAIN, machine=Machine("m", power="battery")), {"power": "battery"}),
     ("low-power", replace(PLAIN, machine=Machine("m", low_power=True)), {"low_power": True}),
     ("throttled", replace(PLAIN, series=[Series("speed_limit", "1", (0.6,), stage="process")]), {"speed_limit": 0.6}),
+    ("niced", replace(PLAIN, facts={"niceness": 15}), {"niceness": 15}),
+    ("few-cores", replace(PLAIN, facts={"cores_allowed": 1, "cores_present": 4}), {"cores": 1, "cores_present": 4}),
     ("rosetta", replace(PLAIN, facts={"translated": True}), {"translated": True}),
 ]
 

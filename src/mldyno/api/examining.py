@@ -6,11 +6,12 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mldyno import machine as machines
+from mldyno import machine_lock, plugins
 from mldyno import plan as plans
-from mldyno import plugins
 from mldyno.api.running import probe
 from mldyno.axes import AXIS, COMMAND, FAKE
 from mldyno.doctor.symptoms import Checkup
@@ -20,6 +21,7 @@ from mldyno.records import recorded_environment
 from mldyno.results import Measurement, ModelCheck, Results
 from mldyno.selftest.measures import Measure, Process
 from mldyno.settings import parsed
+from mldyno.store.selection import Tell, silent
 
 if TYPE_CHECKING:
     from mldyno.selftest.result_file import SelftestResult
@@ -30,23 +32,36 @@ LONGEST_SELFTEST_S, LONGEST_PROBE_S = 585.0, 40.0  # of a device, and of asking 
 
 def selftest(
     quick: bool = False, framework: str | None = None, progress: Progress = lambda part, left: None,
-    device: str = "cpu", export: str | None = None,
+    device: str = "cpu", export: str | None = None, say: Tell = silent,
 ) -> Iterator[Measure]:  # fmt: skip
-    """Measure mldyno's own errors on this machine, one after the other.
+    """Measure mldyno's own errors on this machine, one after the other; wait while another process measures.
 
     On a device other than the CPU, test its contract instead, with one framework or with all that see it. `export` is
     a file for the complete result.
     """
     from mldyno.selftest import result_file
-    from mldyno.selftest import table as selftest_table
 
-    began = time.monotonic()
     if framework is not None and plugins.framework(framework).clock is not None:
         raise UsageError(f"{framework} computes nothing; the self-test times real steps: --framework torch")
     if device == "all":
         raise UsageError("the self-test takes one device at a time, for example: --device gpu")
     if export is not None:
         result_file.check_place(export)
+    return _by_itself(say, partial(_selftest, quick, framework, progress, device, export))
+
+
+def _by_itself(say: Tell, measures: Callable[[], Iterator[Measure]]) -> Iterator[Measure]:
+    """Yield measures while no other process measures on this machine."""
+    with machine_lock.held(say):
+        yield from measures()
+
+
+def _selftest(
+    quick: bool, framework: str | None, progress: Progress, device: str, export: str | None
+) -> Iterator[Measure]:
+    from mldyno.selftest import table as selftest_table
+
+    began = time.monotonic()
     name, processes = str(AXIS["device"].parse(device)), list[Process]()
     effort = selftest_table.QUICK if quick else selftest_table.FULL
     if name == "cpu":

@@ -9,11 +9,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from mldyno import interpreters, keys, plugins, rendezvous, sources, suites
+from mldyno import interpreters, keys, machine_lock, plugins, rendezvous, sources, suites
 from mldyno import machine as machines
 from mldyno import plan as plans
 from mldyno.analysis.league import league, place
@@ -289,9 +290,15 @@ def quick(
 
     `budget` and `limit` are as in `run`. The report is written to the folder of the store.
     """
+    opened_store, shown = opened(store), listener or Listener()
+    plugins.check("frameworks", framework)
+    with machine_lock.held(shown.say) if plugins.framework(framework).clock is None else nullcontext():
+        return _quick(framework, opened_store, shown, settings)
+
+
+def _quick(framework: str, opened_store: Store, shown: Listener, settings: Mapping[str, Any]) -> QuickResults:
     from mldyno.analysis.answers import verdicts
 
-    opened_store, shown = opened(store), listener or Listener()
     chosen = quick_plan(settings, framework, opened_store)
     notes = list(chosen.notes)
     if chosen.setting is not None:
@@ -337,7 +344,7 @@ def quick_plan(settings: Mapping[str, Any] | None = None, framework: str = "torc
 
 def max_batch(
     workload: str, modes: Sequence[str] | None = None, most: int | None = None, timeout: float | str | None = None,
-    tell: Callable[[str, Attempt], None] = lambda mode, attempt: None, **axes: Any,
+    tell: Callable[[str, Attempt], None] = lambda mode, attempt: None, say: Tell = silent, **axes: Any,
 ) -> dict[str, Search]:  # fmt: skip
     """Find the largest batch that fits, for each mode; return all that was tried. `axes` take one value each."""
     if not sources.is_target(workload):
@@ -347,7 +354,9 @@ def max_batch(
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
     longest = plan.timeout or SHORTEST_TIMEOUT_S
-    return {mode: largest_batch(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
+    real = any(not case.rehearsed for case in plan.cases)
+    with machine_lock.held(say) if real else nullcontext():  # what others take does not fit
+        return {mode: largest_batch(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 
 def host(plan: Plan, address: str | None) -> str:

@@ -88,12 +88,14 @@ def doctor(as_json: bool, **options: Any) -> None:
       mldyno doctor
       mldyno doctor --quick --json
     """
-    from mldyno import api
+    from mldyno import api, machine_lock
     from mldyno.cli.progress import PartBar
     from mldyno.doctor.report import as_json as content
     from mldyno.doctor.report import report
     from mldyno.runner.events import Interrupted
 
+    if who := machine_lock.holder():
+        say(f"{who} measures on this machine now: the doctor and that disturb each other")
     try:
         with PartBar() as bar:
             checkup = api.doctor(**options, progress=bar)
@@ -145,7 +147,7 @@ def selftest(device: str, export: str | None, replay: str | None, as_json: bool,
         return NOT_ALL_OK if measures else OK
     began = time.monotonic()
     with PartBar() as bar:
-        measures = list(api.selftest(progress=bar, device=device, export=export, **options))
+        measures = list(api.selftest(progress=bar, device=device, export=export, say=say, **options))
     if as_json:
         print_json({"measures": [measure_json(measure) for measure in measures]})
     else:

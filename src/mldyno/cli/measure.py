@@ -163,7 +163,7 @@ def max_batch(workload: str, mode: list[str] | None, as_json: bool, **options: A
     from mldyno.views.tables import aligned
 
     with AttemptBar(workload) as listener:
-        searches = api.max_batch(workload, mode, tell=listener, **options)
+        searches = api.max_batch(workload, mode, tell=listener, say=say, **options)
     if as_json:
         print_json({"max_batch": {
             name: {"case": search.case.id, "batch": search.fits.batch if search.fits else None,

@@ -119,6 +119,8 @@ TEXTS = {
     "allocator-slow": ("memory is returned and touched again in every step: {gain}", "export {setting}"),
     "slow-blas": (f"{{name}} multiplies on the CPU with {REFERENCE_BLAS}: over ten times as slow as OpenBLAS",
         "install OpenBLAS (Debian, Ubuntu: libopenblas0-pthread), and set MLDYNO_MLX_PRELOAD=libopenblas.so.0"),
+    "niced": BY_CONDITIONS,
+    "few-cores": BY_CONDITIONS,
     "on-battery": BY_CONDITIONS,
     "low-power": BY_CONDITIONS,
     "memory-short": ("memory is short: {signs}", "end other programs, or use a smaller batch"),
@@ -398,6 +400,7 @@ def _conditions(checkup: Checkup) -> Findings:
     state = State(
         power=facts.power, low_power=facts.low_power, translated=facts.translated, memory=facts.memory,
         slowed_down=bool(facts.throttles), speed_limit=facts.speed_limit, swap_used=facts.swap_used,
+        niceness=facts.niceness, cores_allowed=facts.cores, cores_present=facts.cores_present,
     )  # fmt: skip
     yield from (Finding(code, *judged) for code, judged in conditions(state).items())
 

@@ -44,6 +44,8 @@ class Facts:
     packages: dict[str, str] = field(default_factory=dict)  # versions of installed frameworks; none is imported
     env: dict[str, str] = field(default_factory=dict)
     cores: int | None = None
+    cores_present: int | None = None  # of the machine, allowed or not
+    niceness: int | None = None
     quota: float | None = None  # cores that the control group may use; None without a limit
     load: float | None = None
     memory: int | None = None

@@ -184,9 +184,10 @@ def _number(file: Path, key: str = "") -> int | None:
 
 def cores_allowed() -> float | None:
     """Return the cores' worth of time that this group may use: the lowest limit up to the root, of both versions."""
-    older = " ".join(read(CGROUP_ROOT / "cpu" / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-    limits = [_ratio(read(folder / "cpu.max")) for folder in _cgroup_folders(CGROUP_ROOT, OWN_CGROUP)]
-    return min((limit for limit in [*limits, _ratio(older)] if limit is not None), default=None)
+    limits = [read(folder / "cpu.max") for folder in _cgroup_folders(CGROUP_ROOT, OWN_CGROUP)]
+    for folder in _cgroup_folders(CGROUP_ROOT, OWN_CGROUP, "cpu"):
+        limits.append(" ".join(read(folder / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")))
+    return min((cores for limit in limits if (cores := _ratio(limit)) is not None), default=None)
 
 
 def _ratio(text: str) -> float | None:

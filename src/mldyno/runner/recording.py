@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from mldyno import __version__
+from mldyno import machine as machines
 from mldyno.analysis.estimates import Process, processes_of, telling, usual_for
 from mldyno.masking import masked
 from mldyno.metrics import DEVICE_FACTS, FACTS, flaws
@@ -115,7 +116,8 @@ def record_of(
     the record then has as facts what is usual there.
     """
     target = observed.stopping.target if observed.stopping.steps is None else None
-    facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": target}
+    facts = machines.allowances() | observed.facts
+    facts |= {"steps": observed.steps, "wall_time": wall_time, "target": target}
     series, facts, machine, left_out = _fitting(observed.series, facts, machine)
     noted = [*warnings, *left_out]
     series = [part for part in series if observed.alone == (part.stage != "paired")]  # of these times for ratios only

@@ -9,11 +9,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from mldyno import datasets, keys, plugins
+from mldyno import datasets, keys, machine_lock, plugins
 from mldyno import machine as machines
 from mldyno.analysis.estimates import Process, processes_of
 from mldyno.analysis.outcomes import TARGET_NOT_REACHED
@@ -22,7 +22,7 @@ from mldyno.files import expanded
 from mldyno.masking import masked_line
 from mldyno.messages import DataSource
 from mldyno.plan import Plan
-from mldyno.records import Case, Machine, Pairing, Record, Run, Warning_
+from mldyno.records import Case, Fact, Machine, Pairing, Record, Run, Warning_
 from mldyno.runner.events import Interrupted, Interrupts, Listener, awake
 from mldyno.runner.forecast import Forecast, forecast
 from mldyno.runner.pairing import (
@@ -107,6 +107,7 @@ class Runner:
         self.random = random.Random(run)
         self.interrupts = Interrupts()
         self.machine: Machine = machines.describe()
+        self.facts: dict[str, Fact] = {}
         self.vendors = machines.Vendors()
         self.records: list[Record] = []
         self.known: dict[tuple[str, int], Record] = {}
@@ -136,13 +137,15 @@ class Runner:
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raise Interrupted when the user ends it."""
         self.listener = listener
+        real = any(not case.rehearsed for case in self.plan.cases)
         try:
-            self._begin()
-            with awake(), self.interrupts:
-                together = groups(self.plan.cases, self.plan.by)
-                for repeat in range(self.plan.most):
-                    for group in together:
-                        self._group(repeat, group)
+            with machine_lock.held(listener.say) if real else nullcontext():
+                self._begin()
+                with awake(), self.interrupts:
+                    together = groups(self.plan.cases, self.plan.by)
+                    for repeat in range(self.plan.most):
+                        for group in together:
+                            self._group(repeat, group)
             if not self.left_out:
                 self.store.finish_run(self.run)
         except StoreError as error:
@@ -156,6 +159,7 @@ class Runner:
         memory_limit()  # a setting that makes no sense is reported now
         end_leftovers()
         remove_leftovers(tempfile.gettempdir())
+        self.facts = {"load_before": load} if (load := machines.load()) is not None else {}
         self.sources = data_sources(self.plan, self.listener.fetching)
         forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
         self.store.prepare()  # after reading it, so that a damaged store stays as it is
@@ -250,7 +254,7 @@ class Runner:
                      load_before(self.plan, case) if alone else 0.0),
             worker=worker, timeout=self._timeout([case]), on_progress=self.listener.progress, key=key,
             data=None if data_set is None else self.sources[data_set], command=command,
-            facts={"command": masked_line(command)} if command else {},
+            facts={**self.facts, **({"command": masked_line(command)} if command else {})},
             prove=alone and repeat == 0 and len({case.framework for case in self.plan.cases}) > 1,
             unchecked=self.plan.unchecked,
         )  # fmt: skip
@@ -403,7 +407,7 @@ class Runner:
             record = record_of(remote, machine, remote.wall_time, status, reason, warnings, self.before)
         except BAD_ANSWER_ERRORS as error:
             reason = f"the worker's answers make no record: {type(error).__name__}: {error}"
-            bare = Observed(remote.case, remote.run, remote.stopping)
+            bare = Observed(remote.case, remote.run, remote.stopping, facts={**self.facts})
             return record_of(bare, machine, remote.wall_time, "failed", reason)
         self.before += processes_of(record)
         return record

@@ -61,6 +61,10 @@ class State:
     swapped_meanwhile: float | None = None  # B that went to and from the disk during a measurement
     swap_used: int | None = None
     memory: int | None = None
+    niceness: int | None = None
+    cores_allowed: int | None = None
+    cores_present: int | None = None
+    cpu_quota: float | None = None  # the cores' worth of time that its control group may use
 
 
 Judged = tuple[str, str] | None  # message and next step
@@ -73,6 +77,16 @@ def conditions(state: State) -> dict[str, tuple[str, str]]:
         held["rosetta"] = (
             "this Python is Intel code that Rosetta translates; it can't use the GPU, and is slow",
             "install Python for arm64 (python.org, Homebrew in /opt/homebrew, Miniforge), and the framework in it",
+        )
+    if state.niceness and state.niceness > 0:
+        held["niced"] = (
+            f"it runs at niceness {state.niceness}: any other process gets the cores first",
+            "start it without nice; under Ray, start the node with RAY_worker_niceness=0",
+        )
+    if (few := _few_cores(state)) and state.cores_present:
+        held["few-cores"] = (
+            f"it may use {few} of the machine's {count(state.cores_present, 'core')}",
+            "under Slurm ask for all of them (-c), in a container raise its limit; or compare it only with its like",
         )
     if state.power == "battery":
         held["on-battery"] = "it runs on battery", "plug it in: a battery's power plan is another machine"
@@ -93,6 +107,15 @@ def conditions(state: State) -> dict[str, tuple[str, str]]:
         message = f"it is slowed down for heat or power{limit}"
         held["throttled"] = message, "let it cool down, give it air and mains power"
     return held
+
+
+def _few_cores(state: State) -> str:
+    """Return how many cores it may use, where these are not all; else an empty text."""
+    present, allowed = state.cores_present or 0, state.cores_allowed or math.inf
+    usable = min(allowed, state.cpu_quota or math.inf)
+    if usable >= present:
+        return ""
+    return f"{usable:.0f}" if usable == allowed else f"the time of {digits(usable, most=2)}"
 
 
 @dataclass(frozen=True)
@@ -157,6 +180,7 @@ class Evidence:
             power=self.machine.power, low_power=self.machine.low_power, translated=bool(self.facts.get("translated")),
             slowed_down=slowed_down, speed_limit=next(iter(self.values("speed_limit", "process")), None),
             swapped_meanwhile=next(iter(self.values("swapped_memory", "process")), None), memory=self.machine.memory,
+            **{name: self.facts.get(name) for name in ("niceness", "cores_allowed", "cores_present", "cpu_quota")},
         )  # fmt: skip
 
 
@@ -194,6 +218,16 @@ def _waited(evidence: Evidence) -> bool:
 def _stolen(evidence: Evidence) -> bool:
     cores, windows = evidence.machine.cores or os.cpu_count() or 1, evidence.total("window_time")
     return bool(windows) and evidence.total("stolen_time") > STOLEN_LIMIT * windows * cores
+
+
+def _threads_capped(evidence: Evidence) -> str:
+    """Return how a setting of the environment leaves cores unused; empty where none does, or the user asked for it."""
+    cores, setting = evidence.facts.get("cores_allowed") or 0, evidence.env.get("OMP_NUM_THREADS", "")
+    capped = evidence.on_cpu and not evidence.case.threads and setting.isdecimal() and int(setting) == evidence.threads
+    asked = evidence.case.in_ranks or evidence.is_command
+    if not capped or asked or int(setting) >= cores:
+        return ""
+    return f"OMP_NUM_THREADS={setting} gives it {count(int(setting), 'thread')} on {count(cores, 'core')}"
 
 
 def _ranks_share_cores(evidence: Evidence) -> str:
@@ -334,6 +368,10 @@ RULES_OF_REAL_TIME = (
     Rule("oversubscribed", _threads_spin,
          "more OpenMP threads than free cores: those that wait spin, and keep the others from working",
          "--threads 1, or set OMP_WAIT_POLICY=PASSIVE, so that a waiting thread sleeps"),
+    Rule("niced"),
+    Rule("few-cores"),
+    Rule("few-cores", _threads_capped, "{}",
+         "unset it, as where a scheduler has set it; or say how many you want with --threads"),
     Rule("throttled"),
     Rule("power-capped", lambda evidence: evidence.power_capped, "{} of the time: normal for a card at full load",
          "compare it with cards of the same limit; nvidia-smi -pl sets another one"),
