@@ -64,13 +64,15 @@ def _boot() -> str:
 
 
 @contextmanager
-def held(tell: Tell = lambda line: None, wait: bool = True, pause: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock of this machine; wait for another process that has it, or raise Busy.
+def held(
+    tell: Tell = lambda line: None, wait: bool = True, needed: bool = True, pause: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Hold the lock of this machine, if it is needed; wait for another process that has it, or raise Busy.
 
     `tell` gets a line where it waits, or where no lock is possible. `pause` is called while it waits, and may raise.
     Within a process that holds it, and in processes that such a one starts, it is held already.
     """
-    file = None if HELD in os.environ else place()
+    file = place() if needed and HELD not in os.environ else None
     descriptor = None
     if file is not None:
         try:

@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -292,7 +291,7 @@ def quick(
     """
     opened_store, shown = opened(store), listener or Listener()
     plugins.check("frameworks", framework)
-    with machine_lock.held(shown.say) if plugins.framework(framework).clock is None else nullcontext():
+    with machine_lock.held(shown.say, needed=plugins.framework(framework).clock is None):
         return _quick(framework, opened_store, shown, settings)
 
 
@@ -355,7 +354,7 @@ def max_batch(
         raise UsageError("max-batch takes one value for each axis but mode.")
     longest = plan.timeout or SHORTEST_TIMEOUT_S
     real = any(not case.rehearsed for case in plan.cases)
-    with machine_lock.held(say) if real else nullcontext():  # what others take does not fit
+    with machine_lock.held(say, needed=real):  # what others take does not fit
         return {mode: largest_batch(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 

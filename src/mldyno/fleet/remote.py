@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mldyno import __version__, keys
+from mldyno import __version__, keys, machine_lock
 from mldyno.errors import NOT_ALL_OK, OK, MldynoError, StoreError, UsageError
 from mldyno.files import file_stem
 from mldyno.fleet import wire
@@ -214,6 +214,8 @@ def _answered(
             return _run(request, targets, store, line, planned, forecasts)
     except (Interrupted, KeyboardInterrupt) as error:
         return wire.End("interrupted", line.cut or str(error) or "ended by Ctrl-C")
+    except machine_lock.Busy as error:
+        return wire.End("busy", f"{error.who} measures there")
     except MldynoError as error:
         return wire.End("failed", str(error))
     except Exception as error:
@@ -232,9 +234,10 @@ def _run(
         for each in forecasts(plan, store):
             line.say(wire.Expected(each.case.id, each.seconds, each.memory, each.fits, each.note))
         return wire.End("done")
-    runner = Runner(plan, store, request.run)
+    runner, real = Runner(plan, store, request.run), any(not case.rehearsed for case in plan.cases)
     try:
-        runner.execute(telling)
+        with machine_lock.held(telling.say, wait=False, needed=real):
+            runner.execute(telling)
     finally:  # what was measured when it was interrupted; and what the store did not take
         telling.send(runner.unsaved)
         with suppress(StoreError):

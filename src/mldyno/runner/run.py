@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,7 +139,7 @@ class Runner:
         self.listener = listener
         real = any(not case.rehearsed for case in self.plan.cases)
         try:
-            with machine_lock.held(listener.say) if real else nullcontext():
+            with machine_lock.held(listener.say, needed=real):
                 self._begin()
                 with awake(), self.interrupts:
                     together = groups(self.plan.cases, self.plan.by)
