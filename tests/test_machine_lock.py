@@ -99,7 +99,7 @@ def test_the_user_may_measure_beside_another_process(
         pass
 
 
-def test_everyone_may_lock_the_file_and_nobody_write_to_it_whatever_the_umask(file: Path) -> None:
+def test_everyone_may_lock_the_file_and_none_write_to_it_whatever_the_umask(file: Path) -> None:
     before = os.umask(0o077)
     try:
         with held():
@@ -150,7 +150,7 @@ def test_a_file_that_was_removed_while_we_waited_is_made_anew(other: subprocess.
 @pytest.mark.parametrize(
     ("mode", "owner", "safe"), [(0o41777, 0, True), (0o40755, 0, False), (0o40777, 0, False), (0o41777, 7, False)]
 )
-def test_only_a_folder_of_the_system_in_which_nobody_can_remove_others_files_is_used(
+def test_only_a_folder_of_the_system_in_which_users_can_not_remove_each_others_files_is_used(
     mode: int, owner: int, safe: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLDYNO_LOCK")
@@ -187,7 +187,7 @@ def test_a_run_waits_with_one_line_and_then_measures(
     assert [line.partition(":")[0] for line in lines] == ["waiting"]
 
 
-def test_a_rehearsal_measures_nothing_and_waits_for_nobody(
+def test_a_rehearsal_measures_nothing_and_does_not_wait(
     other: subprocess.Popen[str], fake_run: Callable[..., Results]
 ) -> None:
     assert fake_run().all_ok

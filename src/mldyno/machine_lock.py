@@ -23,7 +23,7 @@ from mldyno.system_queries import ask, read
 VARIABLE = "MLDYNO_LOCK"  # another file for the lock, or NONE for no lock
 NONE = "none"
 FOLDERS = ("/run/lock", "/tmp")  # not that of TMPDIR, which differs between users and jobs
-READABLE = 0o444  # by everyone: to lock a file, nobody need write to it
+READABLE = 0o444  # by everyone: a file is locked without writing to it
 TRIES, PAUSE_S = 20, 0.05  # to open a file that another process is just making
 POLL_S = 0.5  # while another process measures
 HELD = "_LOCKED_BY_MLDYNO"  # for processes that the holder starts: they measure within its lock
@@ -91,7 +91,7 @@ def held(
 
 
 def holder() -> str:
-    """Return who measures on this machine now, other than this process; an empty text if nobody does."""
+    """Return who measures on this machine now, other than this process; an empty text if no process does."""
     file = None if HELD in os.environ else place()
     if file is None or not os.path.lexists(file):
         return ""

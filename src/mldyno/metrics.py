@@ -79,6 +79,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("efficiency", "1/J", "items per joule", better="higher", derived=True),
     Metric("energy_above_idle", "J", "energy of one step above idle", better="lower",
            derived=True),
+    Metric("price_per_million_steps", "1", "price of a million steps", better="lower", derived=True),
+    Metric("price_per_million_items", "1", "price of a million items", better="lower", derived=True),
+    Metric("price_per_million_tokens", "1", "price of a million tokens", better="lower", derived=True),
     Metric("energy", "J", "energy of one step", better="lower"),
     Metric("power", "W", "mean power", reduce="mean", better="lower"),
     Metric("idle_power", "W", "mean power at rest", reduce="mean", better="lower"),
@@ -175,6 +178,8 @@ FACTS: Mapping[str, Entry] = {
     # what its processes were allowed, and what ran before
     "niceness": Entry("count", least=-20, most=20), "cores_allowed": _SOME, "cores_present": _SOME,
     "cpu_quota": Entry("number", "1", least=1e-6), "memory_limit": Entry("count", "B"), "load_before": _NUMBER,
+    # what its machine costs
+    "price_per_hour": Entry("number"), "currency": Entry("text", most=3),
     # what is usual on its machine
     "process_spread": _SHARE, "process_freedom": _FREEDOM, "reference_slope": Entry("number", "1", most=3),
     "reference_slope_error": _SHARE,

@@ -21,6 +21,7 @@ from mldyno.records import Case, Record
 
 if TYPE_CHECKING:
     from mldyno.analysis.answers import Answers, Verdicts
+    from mldyno.analysis.fleet import Group
     from mldyno.analysis.league import Division
     from mldyno.fleet.conductor import Member
     from mldyno.plan import Plan
@@ -317,6 +318,20 @@ class FleetResults(Results):
         many = self.everything and len(self.hosts) > MOST_SHOWN
         shown = trust_line(self.outcomes) if many else super().__str__()
         return "\n".join([shown, "", *summary(self.hosts, self.on)])
+
+
+@dataclass(frozen=True, repr=False)
+class FleetNodes(Shown):
+    """Which nodes of a run on several machines are slow; `again` is the command that measures them once more."""
+
+    run: str
+    groups: Sequence[Group]
+    again: str
+
+    def __str__(self) -> str:
+        from mldyno.views.fleet import lines, tables
+
+        return "\n".join([*tables(self.groups), *lines(self.groups, self.again)])
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mldyno.axes import LARGEST_WHOLE, axis_named
 from mldyno.errors import UsageError, unknown
-from mldyno.units import parse_duration, parse_fraction
+from mldyno.units import parse_duration, parse_fraction, parse_price
 
 DATA = ("auto", "real", "synthetic")
 CHECKS = ("learned", "agrees")  # that a user may omit for their own model
@@ -86,6 +86,11 @@ def checks(setting: Setting, value: Any) -> tuple[str, ...]:
     return names
 
 
+def price(setting: Setting, value: Any) -> str:
+    """Read what this machine costs."""
+    return str(parse_price(word(setting, value)))
+
+
 def flag(setting: Setting, value: Any) -> bool:
     """Read a flag."""
     if type(value) is not bool:
@@ -120,6 +125,9 @@ class Settings:
     )
     data: str = _setting("auto", "Data set for placement loader: real, synthetic, or what there is.", word, values=DATA)
     by: str | None = _setting(None, "Compare the cases along this axis at the end.", axis, metavar="AXIS")
+    price: str | None = _setting(
+        None, "What this machine costs, such as '0.80 EUR/h', for the price of steps.", price, metavar="PRICE",
+        in_suites=False)  # fmt: skip
     unchecked: tuple[str, ...] = _setting(
         (), "Checks to omit for your own model: learned, agrees.", checks, metavar="LIST", in_suites=False,
         keyword="no_check")  # fmt: skip

@@ -109,6 +109,32 @@ def parse_fraction(text: str) -> float:
     return value
 
 
+@dataclass(frozen=True)
+class Price:
+    """What a machine costs: so much of a currency an hour."""
+
+    per_hour: float
+    currency: str  # its code of three letters, as in ISO 4217
+
+    def __str__(self) -> str:
+        return f"{self.per_hour:.12g} {self.currency}/h"
+
+
+_PRICE = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([A-Za-z]{3})\s*/\s*(s|min|h|day)\s*")
+
+
+def parse_price(text: str) -> Price:
+    """Return the price that `0.80 EUR/h` or `19 USD/day` means; it must be more than 0."""
+    match = _PRICE.fullmatch(text)
+    if match is None:
+        example = "write it as '0.80 EUR/h': a number, the three letters of a currency, and s, min, h or day"
+        raise UsageError(f"'{text[:40]}' is not a price; {example}.")
+    amount = float(match[1]) * PERIODS["h"][1] / PERIODS[match[3]][1]
+    if amount <= 0:
+        raise UsageError(f"'{text[:40]}' is not a price: it must be more than 0; without a price omit it.")
+    return Price(amount, match[2].upper())
+
+
 def parse_bytes(text: str) -> int:
     """Return bytes from `2GiB`, `500MB`, or a bare number of bytes."""
     return int(_parse(text, "size", {k: float(v) for k, v in _BYTES.items()}, 1.0, "2GiB or 500MB"))

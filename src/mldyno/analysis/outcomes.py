@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from mldyno.analysis import grouped
@@ -16,10 +16,11 @@ from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.metrics import METRIC, METRICS, metric_named
 from mldyno.records import Case, Record, Warning_
 from mldyno.stats.intervals import half_width, median
-from mldyno.units import show_percent
+from mldyno.units import PERIODS, Price, show_percent
 
 VALUES = (*(metric.name for metric in METRICS if metric.of_every_case), "time:100steps")
 DERIVED = tuple(metric.name for metric in METRICS if metric.derived)
+PRICED = ("steps", "items", "tokens")  # that a million of has a price
 T = TypeVar("T")
 TARGET_NOT_REACHED = "target-not-reached"
 POWERS = ("power", "peak_power", "idle_power")  # measured in the same scope as energy
@@ -116,6 +117,7 @@ class Outcome:
             "first_step": lambda: self._once("first_step"), "first_batch": lambda: self._once("first_batch"),
             "peak_share": self._share_of_peak, "energy": self._energy, "energy_above_idle": self._energy_above_idle,
             "efficiency": lambda: self._per_step(self._energy(), "1/J"),
+            **{f"price_per_million_{per}": partial(self._price, per) for per in PRICED},
         }  # fmt: skip
         if value in derived:
             return derived[value]()
@@ -148,6 +150,22 @@ class Outcome:
         """Return the items of a step per unit of what the step takes."""
         items = self.good[0].fact("items_per_step") or self.case.batch
         return None if amount is None or not amount.value or items is None else amount.per(items, unit)
+
+    @property
+    def price(self) -> Price | None:
+        """What its machine costs; None where that was not stated, or its processes state several prices."""
+        stated = {(record.fact("price_per_hour"), record.fact("currency")) for record in self.good}
+        amount, currency = stated.pop() if len(stated) == 1 else (None, None)
+        return Price(amount, currency) if amount and currency else None
+
+    def _price(self, per: str) -> Estimate | None:
+        """Return the price of a million steps, items or tokens, in its currency, with the interval of the time."""
+        step, price, items = self.step, self.price, 1.0
+        if per != "steps":
+            items = self.good[0].fact("items_per_step") or 0.0
+        if step is None or price is None or not items or (per == "tokens" and self.item != "token"):
+            return None
+        return step.scaled(1e6 / items * price.per_hour / PERIODS["h"][1], price.currency)
 
     def _share_of_peak(self) -> Estimate | None:
         """Return floating-point operations per second over the device's peak in matmuls."""
@@ -216,6 +234,9 @@ def missing(value: str) -> MldynoError:
     """Return the error for a value that none of the records has, with what measures it."""
     if value in (*POWERS, "energy", "energy_above_idle", "efficiency"):
         return MldynoError("no energy was measured in these records; measure it with: mldyno run WORKLOAD --energy")
+    if value.startswith("price_per_million_"):
+        how = "state it when you measure: mldyno run WORKLOAD --price '0.80 EUR/h'"
+        return MldynoError(f"none of these records has a price of its machine; {how}")
     return MldynoError(f"none of these records has {value} ({metric_named(value).title}).")
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from mldyno import plugins
@@ -12,10 +16,12 @@ from mldyno.analysis.outcomes import Outcome, known_value, missing, outcomes
 from mldyno.axes import FAKE, axis_named
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.records import Record
-from mldyno.results import Comparisons, ResultTable
+from mldyno.results import Comparisons, FleetNodes, ResultTable
 from mldyno.store import Query, Store, selection
 from mldyno.store.selection import AnyStore, Tell, opened, select, select_each, silent
 from mldyno.units import PERIODS, count, parse_since
+
+MOST_RUNS_SEARCHED = 20  # for a real one, and for one that confirms that a node is slow
 
 
 def compare(
@@ -196,3 +202,41 @@ def machines(store: AnyStore = None, tell: Tell = silent) -> list[dict[str, Any]
         rows.append({"name": name, "about": "; ".join(about), "stored": name in stored, "imported_from": files,
                      "sources": publication.sources, "figures": publication.figures, "marks": marks})  # fmt: skip
     return rows
+
+
+def fleet_show(run: str | None = None, store: AnyStore = None) -> FleetNodes:
+    """Return which nodes of a run on several machines are slow: of the newest one, unless a run is named.
+
+    Other runs of the same cases on these nodes, the nearest first, are the second measurement that confirms it.
+    """
+    from mldyno.analysis.fleet import groups
+
+    here = opened(store)
+    runs = here.runs_of_machines(2)
+    if not runs:
+        raise MldynoError("no run has several machines yet; measure some with: mldyno run quick --on HOSTS")
+    if run is not None and run not in runs:
+        raise MldynoError(f"'{run}' is no run on several machines; the newest one is {runs[0]}.")
+
+    @cache
+    def of_run(each: str) -> list[Outcome]:
+        return outcomes(here.select(Query({"run": each}, provenances=("measured", "imported"))))
+
+    real = (each for each in runs[:MOST_RUNS_SEARCHED] if not of_run(each)[0].case.rehearsed)
+    shown = run or next(real, runs[0])
+    others = sorted(
+        (each for each in runs if each != shown), key=lambda each: abs(runs.index(each) - runs.index(shown))
+    )
+    judged = groups(of_run(shown), map(of_run, others[:MOST_RUNS_SEARCHED]))
+    return FleetNodes(shown, judged, _again(here.text_of_run(shown), of_run(shown)))
+
+
+def _again(text: str, measured: Sequence[Outcome]) -> str:
+    """Return the command that measures the cases of a run once more, on the same hosts."""
+    from mldyno.analysis.rerun import command_for
+
+    hosts = "HOSTS"
+    with suppress(ValueError, AttributeError):  # of another run, or an older version
+        hosts = str(json.loads(text).get("on") or hosts)
+    command = command_for([outcome.case for outcome in measured], elsewhere=True) or "mldyno run TARGETS"
+    return f"{command} --on {shlex.quote(hosts)}"

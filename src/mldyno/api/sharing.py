@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from mldyno import machine as machines
+from mldyno.analysis import grouped
+from mldyno.analysis.fleet import Group
 from mldyno.analysis.outcomes import outcomes
 from mldyno.analysis.scores import figure_of, scores
+from mldyno.api.reading import fleet_show
 from mldyno.axes import Case
 from mldyno.errors import MldynoError, StoreError, UsageError
 from mldyno.files import file_stem
 from mldyno.printable import quoted
 from mldyno.records import Record
-from mldyno.store import Query, selection, transfer
+from mldyno.store import Query, Store, selection, transfer
 from mldyno.store.codec import came_from
 from mldyno.store.query import latest
 from mldyno.store.selection import AnyStore, Tell, opened, silent
@@ -179,9 +182,22 @@ def report(
     from mldyno.views.report import page, pictures
 
     records = _reported(what, store, private, tell)
+    fleet = _fleet_of(records, opened(store))
     if form == "html":
-        return [page.write_page(records, path or "report.html")]
-    return pictures.write_pictures(records, path or f"report-{form}", form)
+        return [page.write_page(records, path or "report.html", fleet=fleet)]
+    return pictures.write_pictures(records, path or f"report-{form}", form, fleet)
+
+
+def _fleet_of(records: Sequence[Record], store: Store) -> list[Group]:
+    """Return what is known of the nodes of the newest run on several machines among these records, if there is one."""
+    from mldyno.analysis.fleet import FEWEST_NODES, groups
+
+    runs = grouped(outcomes(records), lambda outcome: outcome.records[0].run.id)
+    several = {run: group for run, group in runs.items() if len({each.machine for each in group}) >= FEWEST_NODES}
+    newest = max(several, default=None)
+    if newest is None:
+        return []
+    return list(fleet_show(newest, store).groups if newest in store.runs_of_machines(2) else groups(several[newest]))
 
 
 def card(path: str, what: str | None = None, store: AnyStore = None, private: bool = False, tell: Tell = silent) -> str:

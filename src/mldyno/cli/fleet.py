@@ -32,6 +32,7 @@ def fleet() -> None:
     \b
     Example:
       mldyno fleet doctor --on lab.toml
+      mldyno fleet show
     """
 
 
@@ -55,6 +56,31 @@ def doctor(on: str, as_json: bool) -> int:
     else:
         click.echo("\n".join(examined(members)))
     return OK if all(each.facts for each in members) else NOT_ALL_OK
+
+
+@fleet.command("show")
+@click.argument("run", required=False)
+@options.store_option
+@options.json_option
+def show(run: str | None, store: str | None, as_json: bool) -> None:
+    """Which node is slow? Each node of the newest run on several machines, or of RUN, against the others.
+
+    Only nodes whose device, versions and cores are the same are compared. A node is called slow where it
+    takes longer than the median of the others by more than 2 % with near certainty, and this is confirmed
+    by a second run of the same cases.
+
+    \b
+    Examples:
+      mldyno fleet show
+      mldyno fleet show 20261119T210000-3f9a1c
+    """
+    from mldyno.views.fleet import as_json as content
+
+    nodes = api.fleet_show(run, store)
+    if as_json:
+        print_json(content(nodes.run, nodes.groups, nodes.again))
+    else:
+        click.echo(str(nodes))
 
 
 @fleet.command("remote", hidden=True)

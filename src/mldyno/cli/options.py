@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mldyno.settings import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
-EFFORT = ("steps", "budget", "target", "repeats", "energy", "timeout", "limit", "data")
+EFFORT = ("steps", "budget", "target", "repeats", "energy", "timeout", "limit", "data", "price")
 
 
 C = TypeVar("C", bound=click.Command)

@@ -20,7 +20,6 @@ from mldyno.fleet.pipes import Heard
 from mldyno.fleet.wheel import LOADER, boot_line, wheel_line
 from mldyno.printable import printable, shortened
 from mldyno.records import Record
-from mldyno.settings import SETTINGS
 from mldyno.store.codec import BadRecord, decode
 from mldyno.store.transfer import foreign_fault
 
@@ -219,7 +218,7 @@ class Conductor:
             known = {self.request.run: ()}
         member.runs = {*known}
         member.ids |= {id_ for ids in known.values() for id_ in ids}
-        priced = {"price": host.price} if host.price and "price" in SETTINGS else {}
+        priced = {"price": host.price} if host.price else {}
         request = replace(
             self.request, options=self.request.options | priced, host=host.name, env=dict(host.env),
             named=host.engine != "local", login=host.engine != "ssh" or host.measure,

@@ -16,6 +16,7 @@ from mldyno import plugins
 from mldyno.engines import NAME, Engine, Host
 from mldyno.errors import UsageError, unknown
 from mldyno.files import check_regular, expanded
+from mldyno.units import parse_price
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -102,6 +103,11 @@ def _entry(place: str, kind: str, name: str, table: Any) -> Entry:
         if key not in (*engines, *KEYS):
             raise unknown(f"key in {place}", key, [*engines, *KEYS])
         _check_value(f"{place}.{key}", value, KEYS.get(key, str))
+    if "price" in table:
+        try:
+            parse_price(table["price"])
+        except UsageError as error:
+            raise UsageError(f"{place}.price: {error}") from None
     named = [key for key in table if key in engines]
     login = str(table["ssh"]) if kind == "clusters" and len(named) == 2 and "ssh" in named else ""
     named = [key for key in named if not (login and key == "ssh")]

@@ -214,10 +214,8 @@ def _answered(
             return _run(request, targets, store, line, planned, forecasts)
     except (Interrupted, KeyboardInterrupt) as error:
         return wire.End("interrupted", line.cut or str(error) or "ended by Ctrl-C")
-    except machine_lock.Busy as error:
-        return wire.End("busy", f"{error.who} measures there")
     except MldynoError as error:
-        return wire.End("failed", str(error))
+        return wire.End("busy", error.who) if isinstance(error, machine_lock.Busy) else wire.End("failed", str(error))
     except Exception as error:
         return wire.End("failed", f"something went wrong inside mldyno ({type(error).__name__}: {error})")
 

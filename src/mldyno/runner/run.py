@@ -48,7 +48,7 @@ from mldyno.store.codec import BadRecord
 from mldyno.store.transfer import rescue
 from mldyno.temporary import remove_leftovers, started
 from mldyno.timing.stopping import Stopping
-from mldyno.units import show_seconds
+from mldyno.units import parse_price, show_seconds
 from mldyno.worker.client import Ended, WorkerProcess, memory_limit
 from mldyno.worker.process_tree import Patience, end_leftovers
 
@@ -160,6 +160,9 @@ class Runner:
         end_leftovers()
         remove_leftovers(tempfile.gettempdir())
         self.facts = {"load_before": load} if (load := machines.load()) is not None else {}
+        if self.plan.price is not None:
+            cost = parse_price(self.plan.price)
+            self.facts |= {"price_per_hour": cost.per_hour, "currency": cost.currency}
         self.sources = data_sources(self.plan, self.listener.fetching)
         forecasts = forecast(self.plan, self.store) if self.forecasts is None else self.forecasts
         self.store.prepare()  # after reading it, so that a damaged store stays as it is

@@ -66,13 +66,13 @@ def _t_upper_tail(t: float, df: int) -> float:
     return (1 - inside) / 2
 
 
-@lru_cache(maxsize=256)
-def student_t(df: int) -> float:
-    """Return the two-sided critical value of Student's t at 95 %: 2.262 for 9 degrees of freedom."""
+@lru_cache(maxsize=1024)
+def student_t(df: int, tail: float = UPPER_TAIL) -> float:
+    """Return the value that Student's t exceeds with that probability; 2.262 for 9 degrees of freedom, at 95 %."""
     low, high = 0.0, 1e6
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_upper_tail(middle, df) > UPPER_TAIL else (low, middle)
+        low, high = (middle, high) if _t_upper_tail(middle, df) > tail else (low, middle)
     return (low + high) / 2
 
 

@@ -215,6 +215,17 @@ class Store:
         sql = "SELECT id, owner, plan, proof FROM runs WHERE finished = 0 ORDER BY created DESC, rowid DESC"
         return [(run, owner, plan, proof) for run, owner, plan, proof in self._read(sql, (), str, str, str, str)]
 
+    def text_of_run(self, run: str) -> str:
+        """Return what the store keeps of a run, its plan or what hosts were asked; empty for a run from elsewhere."""
+        rows = self._read("SELECT plan FROM runs WHERE id = ?", [run], str)
+        return str(rows[0][0]) if rows else ""
+
+    def runs_of_machines(self, fewest: int) -> list[str]:
+        """Return the runs with records of that many machines, the newest first."""
+        sql = ("SELECT run FROM records WHERE interrupted = 0 AND provenance <> 'published' GROUP BY run"
+               " HAVING count(DISTINCT machine || ' ' || key) >= ? ORDER BY max(created) DESC, run DESC")  # fmt: skip
+        return [run for (run,) in self._read(sql, [fewest], str)]
+
     # -- reading ---------------------------------------------------------------------------------
 
     def _read(self, sql: str, values: Iterable[Any], *types: type) -> list[tuple[Any, ...]]:

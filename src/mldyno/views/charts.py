@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mldyno.units import Interval
+from mldyno.units import Interval, count
 from mldyno.views import drawing
 from mldyno.views.drawing import SIDES, Canvas, Look, Scale, fitted, in_lines, log_scale, pixels, room_of, tick
 
@@ -261,4 +261,53 @@ class Samples:
         return canvas
 
 
-Drawing = Rows | Lines | Samples
+@dataclass(frozen=True)
+class Dot:
+    """One of many numbers: a share, tooltip, colour, and its name where it is called."""
+
+    number: Interval
+    hover: str
+    colour: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A dot for each of many nodes, the largest first, with its interval as a bar; dashed lines at some values."""
+
+    dots: Sequence[Dot]
+    axis: str
+    lines: Sequence[float]
+    widths: ClassVar[tuple[int, ...]] = (WIDE, NARROW)
+    HEIGHT: ClassVar[float] = 300
+    LABELS: ClassVar[int] = 12  # dots that are named
+
+    def draw(self, width: float, look: Look) -> Canvas:
+        canvas = Canvas(width, look, self.HEIGHT)
+        values = [100 * dot.number.value for dot in self.dots]
+        ends = [100 * end for dot in self.dots for end in dot.number.ends or ()]
+        room = max(values) - min(values) or 1.0
+        low, high = max(min(ends), min(values) - room), min(max(ends), max(values) + room)
+        across = Scale(0, len(self.dots) - 1, 56, width - 14, linear=True)
+        dashed = [100 * line for line in self.lines]
+        up = Scale(min([low, *dashed]), max([high, *dashed]), self.HEIGHT - 26, 26, linear=True)
+        _value_axis(canvas, self.axis, across, up, drawing.round_steps(up.low, up.high))
+        for line in dashed:
+            canvas.path(f"M{pixels(across.start)} {pixels(up.at(line))}H{pixels(across.end)}", "soft", 1.5, dashed=True)
+        thin = max(1.0, min(6.0, (across.end - across.start) / len(self.dots) - 1))
+        for place, dot in enumerate(self.dots):
+            x, y = across.at(place), up.at(100 * dot.number.value)
+            with canvas.about(dot.hover):
+                if dot.number.ends:
+                    bottom, top = (up.at(100 * end) for end in dot.number.ends)
+                    canvas.path(f"M{pixels(x)} {pixels(bottom)}V{pixels(top)}", dot.colour, thin, 0.3)
+                canvas.dot(x, y, 4 if dot.label else 1.5, dot.colour)
+        for place, dot in enumerate(self.dots[: self.LABELS]):
+            if dot.label:
+                x = across.at(place) + 9
+                canvas.text(x, up.at(100 * dot.number.value) + 4.5, fitted(dot.label, across.end - x), colour="ink")
+        canvas.text(across.end, self.HEIGHT - 6, f"{count(len(self.dots), 'node')}, the slowest first", "end")
+        return canvas
+
+
+Drawing = Rows | Lines | Samples | Dots

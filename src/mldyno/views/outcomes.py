@@ -143,6 +143,16 @@ def energy_summary(outcome: Outcome) -> str:
     return "" if energy is None else "{} [{}]".format(*energy_in_words(outcome, energy))
 
 
+def price_summary(outcome: Outcome) -> str:
+    """Return what a million steps and a million items cost, and what the machine costs; empty if that is unknown."""
+    price, steps, items = outcome.price, *map(outcome.figure, ("price_per_million_steps", "price_per_million_items"))
+    if price is None or steps is None:
+        return ""
+    parts = [f"{shown(steps)} per million steps"]
+    parts += [f"{shown(items)} per million {outcome.item}s"] if items is not None else []
+    return f"{', '.join(parts)}, at {price}"
+
+
 def energy_in_words(outcome: Outcome, energy: Estimate) -> tuple[str, str]:
     """Say the energy of a step, power, and items per joule; and how they were measured."""
     fact = outcome.with_energy[0].fact

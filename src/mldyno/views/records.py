@@ -15,7 +15,7 @@ from mldyno.stats.intervals import mean, median, quantile
 from mldyno.stats.shapes import modes
 from mldyno.units import count, digits, show, show_bytes, show_error, show_percent, show_seconds
 from mldyno.views.claims import run_name
-from mldyno.views.outcomes import energy_summary, phases, trust
+from mldyno.views.outcomes import energy_summary, phases, price_summary, trust
 from mldyno.views.titles import case_name
 from mldyno.views.window import window_width
 
@@ -97,6 +97,7 @@ def record_text(record: Record) -> str:
         *(("phase", text) for text in (phases(outcome) if measured else ())),
         *_peaks(record), *_rates(record),
         *([("energy", energy)] if energy else []),
+        *([("price", price)] if (price := price_summary(outcome) if measured else "") else []),
         *_software(record),
         *([("trust", trust(outcome))] if record.alone else []),
         *(("warning", f"{w.message}{f' ({w.hint})' if w.hint else ''}") for w in record.warnings),

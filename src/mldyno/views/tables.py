@@ -77,7 +77,8 @@ def _scales(table: Table) -> Callable[[Cell], Scale | None]:
         seconds, mixed = PERIODS[table.per][1], len(nouns) > 1
         return lambda cell: (1 / seconds, f"{_noun(cell.outcome) if mixed else ''}/{table.per}")
     figures = [cell.figure for cell in table.cells.values() if cell.figure is not None]
-    common = common_scale([figure.value for figure in figures], figures[0].unit) if figures else None
+    alike = len({figure.unit for figure in figures}) == 1  # prices may be in several currencies
+    common = common_scale([figure.value for figure in figures], figures[0].unit) if alike else None
     return lambda cell: common
 
 
@@ -173,7 +174,8 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
     """Return the head and the cells of one column, two of each where it has intervals."""
     cells = [table.cells.get((row, col)) for row in table.row_keys]
     figures = [cell.figure for cell in cells if cell is not None and cell.figure is not None]
-    unit = figures[0].unit if figures else "1"
+    units = {figure.unit for figure in figures}
+    unit = units.pop() if len(units) == 1 else "1"
     factor, name = scale_of(min(figure.value for figure in figures), unit) if figures else (1.0, "")
     in_unit = "" if unit == "1" else f" [{name}]"
     lines = [[inert(f"{head}{in_unit}"), inert(f"{head} ±{in_unit}")]]
@@ -183,7 +185,8 @@ def _column(table: Table, col: Key, head: str) -> list[list[str]]:
             continue
         width = None if cell.figure.half_width is None else cell.figure.half_width / factor
         texts = [digits(cell.figure.value / factor, width), "" if width is None else digits(width, most=2)]
-        lines.append([text.replace(",", "") for text in texts])
+        own = f" {cell.figure.unit}" if units else ""  # prices in several currencies
+        lines.append([text.replace(",", "") + (own if text else "") for text in texts])
     return [line[: 2 if any(figure.half_width is not None for figure in figures) else 1] for line in lines]
 
 

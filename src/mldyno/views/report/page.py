@@ -13,13 +13,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mldyno.analysis.fleet import Group
 from mldyno.records import Record
 from mldyno.store import transfer
 from mldyno.temporary import atomic_file
 from mldyno.units import count
 from mldyno.views.drawing import DATA, IN_PAGE, templates
 from mldyno.views.records import FAKE_FRAMEWORK
-from mldyno.views.report import details, scaling, speeds
+from mldyno.views.report import details, nodes, scaling, speeds
 from mldyno.views.report.parts import Bullets, Chart, Content, Grid, Section
 from mldyno.views.report.subject import Subject, subject_of_records
 from mldyno.views.report.summary import summary
@@ -33,7 +34,9 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Subject], Content]], ...] = (
     ("limits", "What holds it back?", "Limits", details.limits),
     ("scaling", "How does speed depend on size?", "Sizes", scaling.scaling),
     ("ranks", "How well does it scale over ranks?", "Ranks", scaling.ranks),
+    ("nodes", "Which node is slow?", "Nodes", nodes.which_is_slow),
     ("energy", "What does it take?", "Energy", details.energy),
+    ("price", "What does it cost?", "Price", nodes.cost),
     ("sure", "How sure is this?", "How sure", details.sure),
     ("cases", "All cases", "All cases", details.cases),
     ("method", "How it was measured", "Method", details.method),
@@ -41,9 +44,11 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Subject], Content]], ...] = (
 """Id, title, short title and content of each section, in the order of the page."""
 
 
-def write_page(records: Sequence[Record], path: str, context: Sequence[Record] = ()) -> str:
+def write_page(
+    records: Sequence[Record], path: str, context: Sequence[Record] = (), fleet: Sequence[Group] = ()
+) -> str:
     """Write one page that works offline, with the records in it, compared with those of `context`; return its path."""
-    content = page(subject_of_records(records, context), [record.text for record in records]).encode()
+    content = page(subject_of_records(records, context, fleet), [record.text for record in records]).encode()
     with atomic_file(path) as out:
         out.write(content)
     return path

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mldyno.analysis.fleet import Group
 from mldyno.analysis.rerun import rerun_commands
 from mldyno.analysis.scores import Score, reference
 from mldyno.files import make_folder
@@ -41,9 +42,9 @@ MOST_SCORES = 2
 SCORE_WIDTH = 330  # pixels
 
 
-def write_pictures(records: Sequence[Record], folder: str, form: str) -> list[str]:
+def write_pictures(records: Sequence[Record], folder: str, form: str, fleet: Sequence[Group] = ()) -> list[str]:
     """Write every chart of the page to a file, PNG or SVG; return their paths."""
-    place, every = make_folder(folder), charts_of(subject_of_records(records))
+    place, every = make_folder(folder), charts_of(subject_of_records(records, fleet=fleet))
     return [_write(os.path.join(place, f"{chart.id}.{form}"), drawn(chart, form)) for chart in every]
 
 

@@ -11,6 +11,7 @@ from mldyno import __version__
 from mldyno.analysis.answers import Answers, Verdicts, headlines, verdicts
 from mldyno.analysis.answers import answers as answers_of
 from mldyno.analysis.comparisons import Comparison, Mean, alike, compared
+from mldyno.analysis.fleet import Group
 from mldyno.analysis.league import Division, league
 from mldyno.analysis.outcomes import Outcome, outcomes, varying
 from mldyno.analysis.rerun import measured_here
@@ -24,10 +25,16 @@ from mldyno.views.titles import ELSEWHERE, case_title
 MOST_DEVICES = 3  # that are named in a line
 
 
-def subject_of_records(records: Sequence[Record], context: Sequence[Record] = ()) -> Subject:
-    """Return the subject of a report that is made now: these records, compared with those of `context`."""
+def subject_of_records(
+    records: Sequence[Record], context: Sequence[Record] = (), fleet: Sequence[Group] = ()
+) -> Subject:
+    """Return the subject of a report that is made now: these records, compared with those of `context`.
+
+    `fleet` says what is known of nodes that were measured in one run.
+    """
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return subject_of(outcomes(records), outcomes([*context, *figures.newest()]), now, __version__)
+    subject = subject_of(outcomes(records), outcomes([*context, *figures.newest()]), now, __version__)
+    return replace(subject, fleet=fleet)
 
 
 def subject_of(chosen: Sequence[Outcome], context: Sequence[Outcome], created: str, version: str) -> Subject:
@@ -55,6 +62,7 @@ class Subject:
     published: Sequence[Outcome]
     created: str  # when the report is made
     version: str  # the version of mldyno
+    fleet: Sequence[Group] = ()  # nodes that were measured in one run, in each of its cases
 
     @property
     def machine(self) -> Machine:
