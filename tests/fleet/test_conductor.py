@@ -87,6 +87,13 @@ def test_each_host_gets_the_same_request_with_its_own_name_and_environment() -> 
     assert (first.host, first.env, second.host, second.env) == ("node1", {"A": "1"}, "node2", {})
 
 
+def test_the_price_of_a_host_is_part_of_its_request_and_of_no_other() -> None:
+    fleet = Fleet({"node1": saying(DONE), "node2": saying(DONE)}, node1={"price": "0.80 EUR/h"})
+    fleet.run()
+    first, second = (contact.request for contact in fleet.pipes.contacts)
+    assert (first.options.get("price"), second.options.get("price")) == ("0.80 EUR/h", None)
+
+
 def test_both_sides_hear_beats_while_a_host_measures(record: Record) -> None:
     fleet = Fleet({"node1": measuring(varied(record, 1), each=100.0)})
     fleet.run()

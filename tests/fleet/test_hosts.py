@@ -73,7 +73,10 @@ def test_reading_a_hosts_file_starts_nothing(lab: Path, monkeypatch: pytest.Monk
         ("[hosts.a]\nssh = 'a'\npyton = 'x'", "Did you mean 'python'"),
         ("[hosts.a]\nssh = 3", "must be printable text"),
         ("[hosts.a]\nssh = 'a'\nenv = {A = 1}", "must be a table of texts"),
-        ("[hosts.a]\nssh = 'a'\nprice = 'cheap'", r"\[hosts.a\].price: 'cheap' is not a price; write it as '0.80 EUR/h'"),
+        (
+            "[hosts.a]\nssh = 'a'\nprice = 'cheap'",
+            r"\[hosts.a\].price: 'cheap' is not a price; write it as '0.80 EUR/h'",
+        ),
         ('[hosts.a]\nssh = "a"\npython = "a\\u001b[2J"', "must be printable text"),
         ("[hosts.'a;b']\nssh = 'a'", "letters, digits"),
         ("[hosts.'-a']\nssh = 'a'", "letters, digits"),

@@ -18,6 +18,7 @@ import pytest
 from mldyno.fleet import wire
 from mldyno.fleet.boot import RUN as START
 from mldyno.fleet.wheel import LOADER
+from mldyno.machine_lock import HELD, held
 from mldyno.store import Query, Store
 from mldyno.store.codec import decode
 
@@ -311,3 +312,16 @@ def test_it_is_found_by_an_interpreter_that_gets_its_first_line(data: Path) -> N
     host.ask(wire.Request("dry-run", "", "node1", ("mlp",), {"framework": ["fake"]}, login=True))
     assert host.end() == wire.End("done")
     host.gone()
+
+
+def test_a_host_on_which_another_process_measures_says_so_at_once_and_measures_nothing(
+    remote: Callable[..., Remote], data: Path
+) -> None:
+    with held():
+        host = remote(env={name: value for name, value in os.environ.items() if name != HELD})
+        host.ask(wire.Request("measure", RUN, "node1", command=("true",), login=True, known={RUN: ()}))
+        end = host.end()
+    assert end.status == "busy"
+    if sys.platform == "linux":
+        assert end.reason.startswith(f"process {os.getpid()} of ")
+    assert stored(data) == set()
