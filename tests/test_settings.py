@@ -28,7 +28,7 @@ def options_of(name: str) -> dict[str, click.Parameter]:
 def test_every_axis_and_every_setting_is_an_option_of_run_by_the_name_of_its_keyword() -> None:
     options = options_of("run")
     keywords = {setting.keyword for setting in SETTINGS.values()} | {axis.name for axis in AXES[1:]}
-    others = {"targets", "verbosity", "resume", "dry_run", "store", "as_json"}
+    others = {"targets", "verbosity", "resume", "dry_run", "store", "as_json", "on"}
     assert options.keys() == keywords | others
     for setting in SETTINGS.values():
         assert f"--{setting.keyword.replace('_', '-')}" in options[setting.keyword].opts
@@ -46,6 +46,7 @@ def test_the_fields_of_a_plan_are_settings_and_what_it_measures() -> None:
         ("budget", "3s", 3.0), ("budget", 3, 3.0), ("timeout", "2m", 120.0), ("limit", 0.5, 0.5),
         ("target", "5%", 0.05), ("repeats", 3, 3), ("steps", 10, 10), ("energy", True, True), ("data", "real", "real"),
         ("by", "batch-size", "batch"), ("unchecked", "learned", ("learned",)), ("unchecked", ["agrees"], ("agrees",)),
+        ("price", "0.80 EUR/h", "0.8 EUR/h"), ("price", "24 usd/day", "1 USD/h"),
     ],
 )  # fmt: skip
 def test_a_setting_is_read_as_it_is_typed_or_given_in_python(name: str, typed: Any, value: Any) -> None:
@@ -62,6 +63,7 @@ def test_a_setting_is_read_as_it_is_typed_or_given_in_python(name: str, typed: A
         ("budget", "soon", "'soon' is not a duration"), ("target", "100%", "'100%' is 100 % or more"),
         ("data", "reel", "unknown data 'reel'. Did you mean 'real'"), ("by", "colour", "unknown axis 'colour'"),
         ("unchecked", "all", "unknown check 'all'"), ("energy", "yes", "energy must be true or false."),
+        ("price", "0.8", "'0.8' is not a price; write it as '0.80 EUR/h'"), ("price", 3, "price must be a word."),
     ],
 )  # fmt: skip
 def test_what_a_setting_can_not_be_is_refused_everywhere(name: str, typed: Any, message: str) -> None:

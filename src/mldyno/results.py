@@ -331,7 +331,8 @@ class FleetNodes(Shown):
     def __str__(self) -> str:
         from mldyno.views.fleet import lines, tables
 
-        return "\n".join([*tables(self.groups), *lines(self.groups, self.again)])
+        shown = [*tables(self.groups), *lines(self.groups, self.again)]
+        return "\n".join(shown) or f"no node of run {self.run} has a time of a step; `mldyno history` says why"
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,11 +25,13 @@ Meet = Callable[..., None]
 def meet(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meet:
     """Measure on nodes node0, node1 and so on, whose steps take these times in s, under one run."""
 
-    def measure(run: str, *steps: float, **options: Any) -> None:
+    def measure(run: str, *steps: float, fail: str = "", **options: Any) -> None:
         for number, step in enumerate(steps):
             monkeypatch.setenv("MLDYNO_MACHINE", f"node{number}")
             monkeypatch.setenv("MLDYNO_MACHINE_KEY", f"{number:032x}")
-            monkeypatch.setenv("MLDYNO_FAKE", json.dumps([{"step": step, "noise": 0.002}]))
+            monkeypatch.setenv(
+                "MLDYNO_FAKE", json.dumps([{"step": step, "noise": 0.002} | ({"fail": fail} if fail else {})])
+            )
             own = Store(tmp_path / f"{run}-{number}.sqlite")
             plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer"}, {"repeats": 3, **options})
             api.run_plan(plan, own, resume=run)
@@ -78,6 +80,11 @@ def test_the_command_that_measures_again_has_the_hosts_of_the_run(meet: Meet, st
     text = json.dumps({"fleet": 1, "on": "/home/me/my lab.toml", "request": {}})
     store.begin_run(RUN, "2026-01-01T00:00:00Z", "", text)
     assert api.fleet_show(store=store).again.endswith("--on '/home/me/my lab.toml'")
+
+
+def test_a_run_in_which_every_node_failed_says_so(meet: Meet, store: Store) -> None:
+    meet(RUN, 0.01, 0.01, fail="oom")
+    assert str(api.fleet_show(store=store)).startswith(f"no node of run {RUN} has a time of a step")
 
 
 def test_without_a_fleet_one_line_says_how_to_measure_one(mldyno: Mldyno, fake_run: Callable[..., object]) -> None:

@@ -324,4 +324,4 @@ def test_a_host_on_which_another_process_measures_says_so_at_once_and_measures_n
     assert end.status == "busy"
     if sys.platform == "linux":
         assert end.reason.startswith(f"process {os.getpid()} of ")
-    assert stored(data) == set()
+    assert host.ids == set()
