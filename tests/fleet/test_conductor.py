@@ -211,6 +211,16 @@ def test_when_the_user_ends_the_run_all_hosts_are_asked_to_end_tidily(record: Re
     assert fleet.pipes.killed == []
 
 
+def test_a_host_that_still_waits_in_a_queue_is_taken_out_of_it_at_once() -> None:
+    def queued(contact: Contact) -> Iterator[Step]:
+        yield FOREVER
+
+    fleet = Fleet({"node1": queued}, QueueEngine(), ended=lambda clock: clock > 9.0)
+    assert fleet.run()["node1"].state == "interrupted"
+    assert fleet.pipes.killed == ["node1"]
+    assert fleet.pipes.clock < 12.0
+
+
 def test_what_a_host_sends_while_it_ends_is_kept(record: Record) -> None:
     def tidy(contact: Contact) -> Iterator[Step]:
         yield HELLO

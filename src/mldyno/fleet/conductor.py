@@ -24,6 +24,7 @@ from mldyno.store.codec import BadRecord, decode
 from mldyno.store.transfer import foreign_fault
 
 State = Literal["waiting", "queued", "starting", "running", "done", "busy", "refused", "failed", "lost", "interrupted"]
+STARTED = ("queued", "starting", "running")  # and not ended
 LOOK_S = 0.5  # between two looks at the clock
 MOST_STARTING = 100  # hosts at once, where no queue decides
 NOISE_B = 1 << 20  # that a shell there may print before the first line
@@ -167,7 +168,9 @@ class Conductor:
         self.stopped, now = reason, self.pipes.now()
         for member in self.members.values():
             member.again = None
-            if member.open:
+            if member.state == "queued":
+                self._cut(member, "interrupted", reason)
+            elif member.open:
                 self.pipes.close(member.name)
                 member.deadline = member.deadline or now + self.times.tidy
             elif member.state == "waiting":
@@ -316,7 +319,7 @@ class Conductor:
             return
         if member.deadline is not None:
             if now >= member.deadline:
-                if member.state in ("queued", "starting", "running"):
+                if member.state in STARTED:
                     self._become(member, "interrupted", f"it did not end within {self.times.tidy:g} s")
                 self._drop(member)
             return
@@ -330,18 +333,14 @@ class Conductor:
     def _closed(self, member: Member, last: str) -> None:
         """Note the end of a pipe: without a last line before it, the host is lost, or never was there."""
         member.open = False
-        if member.deadline is not None and not self.stopped:
+        if member.state not in STARTED:
             return
-        if member.state in ("queued", "starting") and not self.stopped:
-            if member.tries == 1:
-                self._become(member, "refused", last or "the connection ended before mldyno began")
-            else:
-                self._lose(member, last or "it can't be reached any more")
-        elif member.state == "running" or member.state in ("queued", "starting"):
-            if self.stopped:
-                self._become(member, "interrupted", last or self.stopped)
-            else:
-                self._lose(member, last or "the connection ended")
+        if self.stopped:
+            self._become(member, "interrupted", last or self.stopped)
+        elif member.state != "running" and member.tries == 1:
+            self._become(member, "refused", last or "the connection ended before mldyno began")
+        else:
+            self._lose(member, last or "the connection ended")
 
     def _lose(self, member: Member, reason: str) -> None:
         """Note that a host is lost; ask it again, unless that brought nothing the last time."""
@@ -374,6 +373,6 @@ class Conductor:
 
     def _become(self, member: Member, state: State, reason: str = "") -> None:
         member.state, member.reason = state, shortened(printable(reason), LONGEST_REASON)
-        if state not in ("running", "queued", "starting"):
+        if state not in STARTED:
             member.left = None
         self.listener.changed(member)
