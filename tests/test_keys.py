@@ -227,10 +227,14 @@ def test_the_id_of_a_system_that_is_new_at_each_boot_does_not_count(own_host: Ca
     assert own_host("node1", "1f" * 16, "/run/machine-id") == own_host("node1", "2e" * 16, "/run/machine-id")
 
 
-def test_the_name_of_a_container_does_not_count(own_host: Callable[..., str]) -> None:
+def test_the_made_up_name_of_a_container_does_not_count_and_one_that_the_user_gave_does(
+    own_host: Callable[..., str],
+) -> None:
     assert own_host("3f2a9c01d4e5", "", "/.dockerenv") == ""
     assert own_host("3f2a9c01d4e5", "1f" * 16, "/run/.containerenv") == ""
     assert own_host("pod-7", KUBERNETES_SERVICE_HOST="10.0.0.1") == ""
+    assert len({own_host(name, "1f" * 16, "/.dockerenv") for name in ("node1", "node2", "")}) == 3
+    assert own_host("node1", "1f" * 16, "/.dockerenv") == own_host("node1", "2e" * 16, "/.dockerenv"), "of the image"
 
 
 def test_a_mac_is_known_by_its_hardware_since_its_name_changes_with_the_network(

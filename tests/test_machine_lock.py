@@ -169,6 +169,12 @@ def test_one_kernel_has_one_file_in_all_of_its_containers(monkeypatch: pytest.Mo
     assert machine_lock._boot() == "0"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this file")
+def test_the_identifier_of_the_running_kernel_can_be_read() -> None:
+    known = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").replace("-", "")
+    assert machine_lock._boot() == known[:12]
+
+
 def test_a_run_waits_with_one_line_and_then_measures(
     other: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,7 +125,8 @@ def _own_secret() -> Secret | None:
 
 
 # -- machines that share a home folder -------------------------------------------------------------
-CONTAINERS = ("/.dockerenv", "/run/.containerenv")  # of which each has a host name of its own, made up anew
+CONTAINERS = ("/.dockerenv", "/run/.containerenv")  # whose system's id, if any, is that of their image
+MADE_UP = re.compile("[0-9a-f]{12}")  # host name of a container that the user gave none
 TRANSIENT_ID = "/run/machine-id"  # exists where the system's id is new at each boot, as on nodes without a disk
 NO_NAMES = ("", "localhost", "(none)")  # of a host that has no name
 HOST = re.compile("[0-9a-f]{16}")
@@ -140,10 +141,11 @@ def host() -> str:
             r'"IOPlatformUUID" = "([0-9A-Fa-f-]+)"', ask("ioreg", "-rd1", "-c", "IOPlatformExpertDevice")
         )
         return _identifier(*words[:1])
-    if any(map(os.path.exists, CONTAINERS)) or "KUBERNETES_SERVICE_HOST" in os.environ:
-        return ""
     name = socket.gethostname().partition(".")[0].lower()
-    of_system = "" if os.path.exists(TRANSIENT_ID) else read("/etc/machine-id")
+    contained = any(map(os.path.exists, CONTAINERS))
+    if "KUBERNETES_SERVICE_HOST" in os.environ or (contained and MADE_UP.fullmatch(name)):
+        return ""
+    of_system = "" if contained or os.path.exists(TRANSIENT_ID) else read("/etc/machine-id")
     return _identifier(*([] if name in NO_NAMES else [name]), *filter(None, [of_system]))
 
 

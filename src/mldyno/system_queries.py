@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TypeVar
 
 TOOL_TIMEOUT_S = 5.0  # for a tool to answer
-LONGEST_ANSWER_B = 4 << 20  # of a tool, or a file: the longest that is asked for has some KiB
+# Of a tool, or a file: the longest that is asked for has some KiB. Linux refuses to read 4 MiB at once from /proc/sys.
+LONGEST_ANSWER_B = 1 << 20
 KILL_TIMEOUT_S = 1.0  # for a tool that was killed to be gone; one that hangs in its driver is left behind
 RUSAGE_VERSION, RUSAGE_BYTES, PHYS_FOOTPRINT = 2, 1024, 72  # of macOS: its place behind a UUID and seven numbers
 T = TypeVar("T")
