@@ -96,7 +96,7 @@ $(READY): pyproject.toml constraints.txt
 dev: $(VENV)/.dev  ## all frameworks, and what tests and benches need; `make bench` needs PyTorch only
 
 $(VENV)/.dev: $(READY)
-	$(PIP) install -c constraints.txt -e '.[torch,tensorflow-cpu,jax,mlx,onnxruntime,openvino,hf,docs,test]'
+	$(PIP) install -c constraints.txt -e '.[torch,tensorflow-cpu,jax,mlx,onnxruntime,openvino,hf,postgres,server,docs,test]'
 	@touch $@
 
 docs: $(VENV)/.docs  ## all pages as a site with search, in build/docs; read it with: python3 -m http.server -d build/docs

@@ -101,21 +101,30 @@ def score_first(records: Sequence[Record]) -> list[Record]:
 
 def faults(files: Sequence[Sequence[Record]]) -> list[list[str]]:
     """Return a line for each fault of the records of each file, which are also compared with those of the others."""
+    return [[f"record {record.id[:10]} ({record.case.id}): {fault}" for record, fault in of_file]
+            for of_file in judged(files)]  # fmt: skip
+
+
+def judged(files: Sequence[Sequence[Record]], vouched: bool = False) -> list[list[tuple[Record, str]]]:
+    """Return the same as records with their faults; where somebody vouches for them, they need no signature."""
     everything = [record for records in files for record in records]
     plain = grouped((record for record in everything if record.case.precision == "fp32"), _place)
     highest = {place: max(map(_peak_of, group)) for place, group in plain.items()}
-    compared: dict[int, list[str]] = defaultdict(list)
-    machines = grouped(everything, lambda record: record.machine.key or record.machine.name)
-    for record, line in (*(fault for group in machines.values() for fault in _hardware(group)), *_copies(everything)):
-        compared[id(record)].append(line)
+    others: dict[int, list[str]] = defaultdict(list)
+    for record, line in compared(everything):
+        others[id(record)].append(line)
     return [
-        [
-            f"record {record.id[:10]} ({record.case.id}): {fault}"
-            for record in records
-            for fault in [*_faults(record, highest.get(_place(record), 0.0)), *compared[id(record)]]
-        ]
+        [(record, fault) for record in records
+         for fault in [*_faults(record, highest.get(_place(record), 0.0), vouched), *others[id(record)]]]
         for records in files
-    ]
+    ]  # fmt: skip
+
+
+def compared(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+    """Yield the faults that show only where records are compared with each other."""
+    for machine in grouped(records, lambda record: record.machine.key or record.machine.name).values():
+        yield from _hardware(machine)
+    yield from _copies(records)
 
 
 def _place(record: Record) -> tuple[object, ...]:
@@ -126,7 +135,7 @@ def _peak_of(record: Record) -> float:
     return record.fact("peak_flops") or 0.0
 
 
-def _faults(record: Record, plain_peak: float) -> Iterator[str]:
+def _faults(record: Record, plain_peak: float, vouched: bool) -> Iterator[str]:
     """Yield the faults of a record; `plain_peak` is the highest in fp32 on its device, 0 where it is unknown."""
     if record.provenance != "measured":
         yield f"it is {record.provenance}, not measured; submit what `mldyno submit` writes on the machine itself"
@@ -134,7 +143,7 @@ def _faults(record: Record, plain_peak: float) -> Iterator[str]:
         yield "its times are fake: nothing was computed; leave it out"
     if not record.machine.name.strip() or (record.machine.cpu == "unknown" and not record.machine.devices):
         yield "it says nothing of its machine: neither processor nor devices; measure it again with this mldyno"
-    if record.proof != "signed":
+    if record.proof != "signed" and not vouched:
         yield "nothing proves that it is of the machine whose key it bears; submit what `mldyno submit` writes"
     if record.status != "ok":
         return

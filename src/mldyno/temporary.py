@@ -21,6 +21,7 @@ from typing import BinaryIO
 from mldyno.errors import MldynoError
 from mldyno.files import regular
 
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9]+)-([0-9]+)")
 _OWNED = re.compile(rf"\.?mldyno-({_NAME.pattern})-[^.]+(\.part)?")
 
@@ -137,17 +138,28 @@ def atomic_folder(path: str, mark: str, title: str) -> Iterator[str]:
             with open(os.path.join(part, mark), "w", encoding="utf-8", newline="\n") as out:
                 out.writelines([title, "\n", *lines])
             _check_replaceable(path, place, mark)  # again: it may have taken a while
-            if os.path.lexists(place):
-                os.rename(place, old)
-            os.rename(part, place)
+            if not (os.path.lexists(place) and _exchanged(part, place)):
+                if os.path.lexists(place):
+                    os.rename(place, old)
+                os.rename(part, place)
         except BaseException:
             if os.path.lexists(old):
                 os.rename(old, place)
             shutil.rmtree(part, ignore_errors=True)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        for rest in (old, part):  # what was there before
+            shutil.rmtree(rest, ignore_errors=True)
     except OSError as error:
         raise MldynoError(f"{path}: {error.strerror or error}; nothing was written.") from None
+
+
+def _exchanged(one: str, other: str) -> bool:
+    """Exchange two folders at once, so that readers always find one of them; return False where the system can't."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # macOS's C library has another name for it, others have none
+        return not ctypes.CDLL(None).renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)
+    return False
 
 
 def _check_replaceable(path: str, place: str, mark: str) -> None:

@@ -129,7 +129,7 @@ def own_store(data: Path) -> Store:
 
 
 def stored(data: Path) -> set[str]:
-    return set(own_store(data).ids(RUN, ""))
+    return set(own_store(data).ids(Query({"run": RUN, "imported_from": ""}, heads=False)))
 
 
 def test_it_says_hello_measures_and_ends_and_its_own_store_has_what_it_sent(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mldyno.api.reading import *  # noqa: F403
     from mldyno.api.running import *  # noqa: F403
     from mldyno.api.sharing import *  # noqa: F403
+    from mldyno.api.team import *  # noqa: F403
     from mldyno.tracking.tracker import track as track
 else:
 

@@ -31,9 +31,9 @@ from mldyno.runner.forecast import forecast
 from mldyno.settings import axes_and_settings, parsed
 from mldyno.store import Query, Store
 from mldyno.store.codec import came_from
+from mldyno.store.query import OF_FLEET
 from mldyno.store.selection import AnyStore, Tell, opened
 
-ORIGIN = "fleet:"  # before the name of the host that a record came from
 MOST_AT_ONCE = 32  # hosts that are cleared
 LONGEST_FILE_B = 1 << 20  # of the user's own
 STORE_PATIENCE_S = 2.0  # for which the conductor may hear nothing
@@ -70,7 +70,8 @@ def run_on(
     earlier = [each for each, *_ in _runs(here) if each != run][:MOST_EARLIER]
 
     def known(host: Host) -> dict[str, list[str]]:
-        return {each: stored.ids(each, _origin(host)) for each in (run, *earlier)}
+        query = {"imported_from": _origin(host)}
+        return {each: stored.ids(Query({**query, "run": each}, heads=False)) for each in (run, *earlier)}
 
     def keep(records: Iterable[tuple[Host, Record]]) -> None:
         stored.append([came_from(record, _origin(host)) for host, record in records])
@@ -190,7 +191,7 @@ def longest(request: Request) -> float:
 
 def _origin(host: Host) -> str:
     """Return what the store notes as the origin of a host's records: nothing where they were measured here."""
-    return "" if host.engine == "local" else ORIGIN + host.name
+    return "" if host.engine == "local" else OF_FLEET + host.name
 
 
 def _text(on: str, request: Request) -> str:

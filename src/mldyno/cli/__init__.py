@@ -24,12 +24,13 @@ from mldyno.errors import NOT_ALL_OK, OK, MldynoError
 from mldyno.printable import printable
 from mldyno.views.window import window_width
 
-GROUPS = ("measure", "fleet", "read", "explore", "share")  # files, in the order of the help
+GROUPS = ("measure", "fleet", "read", "explore", "share", "team")  # files, in the order of the help
 SYNONYMS = {  # of commands, in other tools
     "bench": ("quick", "run"), "benchmark": ("quick", "run"), "measure": ("run",), "time": ("run",),
     "test": ("selftest",), "info": ("doctor",), "check": ("doctor",), "results": ("history", "table"),
     "ls": ("list",), "plot": ("report",), "diff": ("compare",), "delete": ("remove",), "rm": ("remove",),
-    "upload": ("submit",), "share": ("report", "submit"),
+    "upload": ("push", "submit"), "download": ("pull",), "server": ("serve",), "sync": ("push", "pull"),
+    "share": ("report", "submit", "push"),
 }  # fmt: skip
 WIDEST_HELP = 100  # columns
 END_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -19,7 +19,7 @@ from mldyno.errors import StoreError, StoreLocked
 from mldyno.temporary import own_name
 
 APPLICATION = 0x6D6C6479  # "mldy"
-LAYOUT = 4
+LAYOUT = 5
 WRITER_TIMEOUT_S = 60.0  # to wait for another process that writes
 DAMAGED = "it is damaged; move it away, then rescue it with: sqlite3 OLD .recover | sqlite3 NEW"
 _REFUSALS = ("readonly", "unable to open", "disk I/O")  # what SQLite says where it may not write, or not delete
@@ -118,6 +118,10 @@ _LAYOUT_4 = """
 -- What proves that this machine made the plan; and a key has a * behind it where its owner signed what was imported.
 ALTER TABLE runs ADD COLUMN proof TEXT NOT NULL DEFAULT '';
 """
+_LAYOUT_5 = """
+-- Up to which number the records of each place of a team were pulled.
+CREATE TABLE pulled (place TEXT PRIMARY KEY, number INTEGER NOT NULL);
+"""
 
 
 _TRIGGER = _LAYOUT_3[_LAYOUT_3.index("CREATE TRIGGER") :].strip().removesuffix(";")
@@ -125,6 +129,7 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _from_1,
     2: lambda connection: _execute_all(connection, _LAYOUT_3),  # only figures of a CSV were known to be imported
     3: lambda connection: _execute_all(connection, _LAYOUT_4),  # no proof of who had made a plan
+    4: lambda connection: _execute_all(connection, _LAYOUT_5),  # nothing was pulled
 }
 
 
@@ -164,7 +169,7 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
             if of(connection) != layout:
                 continue  # another process was first
             if layout is None:
-                _execute_all(connection, _LAYOUT_2 + _LAYOUT_3 + _LAYOUT_4)
+                _execute_all(connection, _LAYOUT_2 + _LAYOUT_3 + _LAYOUT_4 + _LAYOUT_5)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {LAYOUT}")
                 continue

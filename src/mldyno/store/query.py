@@ -16,6 +16,7 @@ from mldyno.sources import family
 CLOCK_SKEW = timedelta(days=1)  # by which the clocks of two machines may differ
 COLUMNS = ("machine", "run", "status", "provenance", "imported_from")
 FEWEST_DIGITS = 4  # of a key that distinguish two machines of one name
+OF_FLEET = "fleet:"  # before the name of the host of a fleet that a record came from
 SIGNED = "*"  # after a key whose owner signed what was imported
 
 

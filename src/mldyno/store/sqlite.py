@@ -226,6 +226,15 @@ class Store:
                " HAVING count(DISTINCT machine || ' ' || key) >= ? ORDER BY max(created) DESC, run DESC")  # fmt: skip
         return [run for (run,) in self._read(sql, [fewest], str)]
 
+    def pulled(self, place: str) -> int:
+        """Return the number up to which the records of a place were pulled; 0 where none were."""
+        return sum(number for (number,) in self._read("SELECT number FROM pulled WHERE place = ?", [place], int))
+
+    def note_pulled(self, place: str, number: int) -> None:
+        with self._writing() as connection:
+            sql = "INSERT INTO pulled VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = ?2"
+            connection.execute(sql, (place, number))
+
     # -- reading ---------------------------------------------------------------------------------
 
     def _read(self, sql: str, values: Iterable[Any], *types: type) -> list[tuple[Any, ...]]:
@@ -270,10 +279,9 @@ class Store:
         """Yield the same records as their texts, a page at a time."""
         return (body for body, _, _ in self._bodies(query))
 
-    def ids(self, run: str, imported_from: str) -> list[str]:
-        """Return the ids of a run's records that came from there; from nowhere where they were measured here."""
-        rows = self._select("r.id", Query({"run": run, "imported_from": imported_from}, heads=False), str)
-        return [id_ for (id_,) in rows]
+    def ids(self, query: Query) -> list[str]:
+        """Return the ids of the same records, without reading them."""
+        return [id_ for (id_,) in self._select("r.id", query, str, more="ORDER BY r.number")]
 
     def of_the_future(self, query: Query) -> list[tuple[str, str]]:
         """Return ids and dates of records that a wrong clock dated into the future: none counts as the newest."""

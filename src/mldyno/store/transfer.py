@@ -71,9 +71,28 @@ def read(path: str, tell: Tell | None = None) -> Iterator[Record]:
 
 def examined(path: str) -> tuple[list[Record], list[str]]:
     """Return the valid records of a file, and a line for each fault of the file and of the other records."""
+    return _sorted(_records_and_faults(path), path)
+
+
+def received(body: bytes, name: str) -> tuple[list[Record], list[str]]:
+    """Return the same for the JSON lines that came over a network; `name` is what the lines of faults begin with."""
+    return _sorted(_checked(_json_lines(io.BytesIO(body), name, None), name), name)
+
+
+def signed_by(proof: str, record: Record) -> Proof:
+    """Return `signed` where the line of a signature proves that the key's owner gave away a record; nothing else."""
+    try:
+        by = _read_proof(proof.encode()).proof_of(record) if proof else ""
+    except BadRecord:
+        return ""
+    return by if by == "signed" else ""
+
+
+def _sorted(items: Iterable[Record | str], path: str) -> tuple[list[Record], list[str]]:
+    """Return the records among these, and the lines of faults, which are not endless."""
     records: list[Record] = []
     faults: list[str] = []
-    for item in _records_and_faults(path):
+    for item in items:
         if isinstance(item, Record):
             records.append(item)
         elif len(faults) < MOST_FAULTS:
@@ -86,20 +105,28 @@ def examined(path: str) -> tuple[list[Record], list[str]]:
 
 def _records_and_faults(path: str, tell: Tell | None = None) -> Iterator[Record | str]:
     """Yield each record of a file, or a line on why it is refused; last, why the rest of the file is."""
-    empty = True
-    now = datetime.now(timezone.utc)
     try:
         with _source(path) as source:
-            for item in _items(source, path, tell):
-                empty = False
-                fault = item if isinstance(item, BadRecord) else foreign_fault(item, now)
-                yield item if isinstance(item, Record) and fault is None else _refusal(path, fault)
-            if empty:
-                yield _refusal(path, "it holds no records")
+            yield from _checked(_items(source, path, tell), path)
     except BadRecord as error:
         yield _refusal(path, error)
     except OSError as error:
         yield f"{path}: {error.strerror or error}"
+
+
+def _checked(items: Iterable[Record | BadRecord], path: str) -> Iterator[Record | str]:
+    """Yield the same of what was read; records that claim what they can't know are faults too."""
+    empty = True
+    now = datetime.now(timezone.utc)
+    try:
+        for item in items:
+            empty = False
+            fault = item if isinstance(item, BadRecord) else foreign_fault(item, now)
+            yield item if isinstance(item, Record) and fault is None else _refusal(path, fault)
+        if empty:
+            yield _refusal(path, "it holds no records")
+    except BadRecord as error:
+        yield _refusal(path, error)
 
 
 def _refusal(path: str, fault: object) -> str:
@@ -331,6 +358,11 @@ def signature(ids: Sequence[str]) -> str:
 def is_proof(line: bytes) -> bool:
     """Return whether a line of a file is a proof."""
     return line.lstrip().startswith(_PROOF)
+
+
+def proven_ids(line: str) -> Collection[str]:
+    """Return the ids that a valid line of a signature names."""
+    return _read_proof(line.encode()).ids
 
 
 def _read_proof(line: bytes) -> _Proven:
