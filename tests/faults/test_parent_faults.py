@@ -212,6 +212,18 @@ def test_under_nohup_a_run_goes_on(dyno: Dyno, suite: str) -> None:
     assert dyno.finish(process).lines[-1].startswith("mldyno: ended by SIGTERM;")
 
 
+def test_a_worker_that_is_ended_just_before_us_is_an_interruption_and_no_failure(dyno: Dyno, suite: str) -> None:
+    """A scheduler ends all processes of a job, in any order."""
+    process = dyno.start("run", suite, rules=(HANGS, NOISY))
+    dyno.wait_until_stuck(process, records=1, workers=1)
+    (worker,) = (each for each in dyno.living() if each.pid != process.pid)
+    worker.terminate()
+    worker.wait(10)
+    dyno.strike(process, signal.SIGTERM)
+    assert dyno.finish(process).lines[-1].startswith("mldyno: ended by SIGTERM;")
+    assert [record.interrupted for record in dyno.records()] == [False, True]
+
+
 def ignore(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_IGN)
 

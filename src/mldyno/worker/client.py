@@ -35,6 +35,8 @@ RANK_ENDS_S = 15.0  # within which a launcher ends all ranks, and reports which 
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # to wait for idle threads: those of OpenBLAS spin for 0.1 s
 LONGEST_DEATH_S = 20.0  # to wait for a process that was killed
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what a system sends to all processes of a job
+SIGNAL_ARRIVES_S = 1.0  # within which all of them have it
 PIPE_CLOSES_S = 1.0  # within which a thread reads the end of a dead worker's pipe
 # What Metal says, on standard error only, when it drops work: status and reason for the case.
 DROPPED = {
@@ -324,9 +326,18 @@ class WorkerProcess:
         last = f": {lines[-1][:300]}" if lines else ""
         if code == -signal.SIGKILL and _kernel_kills() > self._kills_before:
             return self._killed_for_memory("", max(self._most_held, peak))
+        if -code in ENDING:
+            self._await_interrupt()
         if code < 0:
             return Ended("failed", f"the worker was ended by {signal.Signals(-code).name}{last}", crashed=True)
         return Ended("failed", f"the worker ended early with exit code {code}{last}")
+
+    def _await_interrupt(self) -> None:
+        """Give the signal that ended the worker the time to reach this process too: a scheduler ends all processes."""
+        until = time.monotonic() + SIGNAL_ARRIVES_S
+        while time.monotonic() < until:
+            self._check_interrupt()
+            time.sleep(WATCH_EVERY_S)
 
     def wait_until_idle(self) -> None:
         """Wait until its threads sleep: those of some libraries spin on after their work, and take cores."""
