@@ -107,6 +107,14 @@ def test_what_is_left_of_a_run_is_cancelled_by_its_name(tool: Tool, tmp_path: ob
         assert file.read() == f"--name=mldyno-{RUN}-a1\n"
 
 
+def test_the_reason_is_the_line_that_says_more_than_that_a_task_has_ended() -> None:
+    noise = ["srun: job 5 queued and waiting for resources", "slurmstepd: error: execve(): x: No such file",
+             "srun: error: node1: task 0: Exited with exit code 2"]  # fmt: skip
+    assert Slurm().why(noise) == noise[1]
+    assert Slurm().why(noise[2:]) == noise[2]
+    assert Slurm().why([]) == ""
+
+
 # -- for real ------------------------------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ def ended(count: int) -> Callable[[list[Heard]], bool]:
     return lambda so_far: sum(each.line is None for each in so_far) == count
 
 
-def test_lines_of_all_processes_are_heard_in_their_order_and_their_ends_with_the_last_error(pipes: Pipes) -> None:
+def test_lines_of_all_processes_are_heard_in_their_order_and_their_ends_with_the_last_errors(pipes: Pipes) -> None:
     for name in ("a", "b"):
         pipes.open(
             name, ["sh", "-c", f"echo {name}1; echo {name}2; printf 'first\\n{name}: no route\\n\\n' >&2; exit 3"]
@@ -40,7 +40,7 @@ def test_lines_of_all_processes_are_heard_in_their_order_and_their_ends_with_the
     for name in ("a", "b"):
         own = [each for each in all_heard if each.host == name]
         assert [each.line for each in own] == [f"{name}1".encode(), f"{name}2".encode(), None]
-        assert own[-1].last == f"{name}: no route"
+        assert own[-1].last == f"first\n{name}: no route"
 
 
 def test_a_line_reaches_the_process_and_the_end_of_its_input_too(pipes: Pipes) -> None:

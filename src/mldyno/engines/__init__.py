@@ -58,6 +58,10 @@ class Engine:
     def clear(self, host: Host) -> None:
         """End what an earlier contact of the same run has left in the engine's queue; it never raises."""
 
+    def why(self, lines: Sequence[str]) -> str:
+        """Return the line of standard error that says best why a pipe has ended; empty without any."""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
     def ask(self, words: Sequence[str]) -> str:
         """Return what a tool of the engine prints; raise with its last line of error."""
         try:
@@ -71,8 +75,7 @@ class Engine:
             raise MldynoError(f"{words[0]} can't be asked: {error}.") from None
         lines = done.stderr.decode(errors="replace").split("\n")
         if done.returncode:
-            last = next((line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}")
-            raise MldynoError(f"{words[0]}: {last.strip()}")
+            raise MldynoError(f"{words[0]}: {self.why(lines) or f'exit code {done.returncode}'}")
         return done.stdout[:LONGEST_ANSWER_B].decode(errors="replace")
 
 

@@ -28,16 +28,23 @@ DROPPED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "PYTHONUNBUFFERED")  # that Ra
 class Pipe:
     """On the node: the process, fed and read piece by piece."""
 
-    def __init__(self, words: list[str]) -> None:
+    process: subprocess.Popen[bytes]
+
+    def begin(self, words: list[str]) -> str:
+        """Start the process; return why it can't be."""
         kept = {name: value for name, value in os.environ.items() if name not in DROPPED and name[:4] != "RAY_"}
         niceness = os.getpriority(os.PRIO_PROCESS, 0)
         if niceness > 0 and os.geteuid() == 0:  # nobody else may; it is a fact of every record
             words = ["nice", "-n", str(-niceness), *words]
         signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the process inherits it from this thread
-        self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=kept,
-            cwd="/tmp", start_new_session=True,
-        )  # fmt: skip
+        try:
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=kept,
+                cwd="/tmp", start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        return ""
 
     async def feed(self, data: bytes) -> None:
         """Pass bytes on; none for the end."""
@@ -82,7 +89,7 @@ def pipe(ray: Any, out: int, err: int, where: str, words: list[str]) -> int:
     whole = {"num_cpus": node["Resources"].get("CPU", 0), "num_gpus": node["Resources"].get("GPU", 0)}
     once = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 8}
     there_only = NodeAffinitySchedulingStrategy(where, soft=False)
-    there = ray.remote(Pipe).options(**whole, **once, scheduling_strategy=there_only).remote(words)
+    there = ray.remote(Pipe).options(**whole, **once, scheduling_strategy=there_only).remote()
 
     def feed() -> None:
         data = b"any"
@@ -101,9 +108,11 @@ def pipe(ray: Any, out: int, err: int, where: str, words: list[str]) -> int:
             copy("stderr", err)
 
     errors = threading.Thread(target=copy_errors, daemon=True)
-    errors.start()
-    threading.Thread(target=feed, daemon=True).start()
     try:
+        if why := ray.get(there.begin.remote(words)):
+            return failed(err, why)
+        errors.start()
+        threading.Thread(target=feed, daemon=True).start()
         copy("stdout", out)
         code = cast(int, ray.get(there.wait.remote()))
         errors.join(5)

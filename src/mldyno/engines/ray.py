@@ -1,8 +1,8 @@
 """Nodes of a running Ray cluster, each whole: all its CPUs and GPUs, that node and no other.
 
 Ray is not imported: a program for the interpreter that has it, the bridge, asks for the nodes and carries the pipe.
-That interpreter is the one beside the command `ray`, or `options = {python = "..."}` of a hosts file. Nodes for which the
-user names none run mldyno by the same path.
+That interpreter is the one beside the command `ray`, or `options = {python = "..."}` of a hosts file. Nodes run mldyno
+by the same path, unless the user names another one.
 Ray's workers run at niceness 15, unless a node was started with RAY_worker_niceness=0.
 """
 

@@ -23,6 +23,7 @@ UNUSABLE = {"drain": "drained", "drng": "draining", "down": "down", "fail": "fai
 SILENT = "*#$@^~!%-"  # marks after a state; * is for a node that does not answer
 GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 LIMIT = re.compile(r"(?:(?P<days>[0-9]+)-)?(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):[0-9]+")
+ENDED = re.compile(r"srun: (?:error: \S+: tasks? [0-9,-]+: |job [0-9]+ |Job step |Terminating |Force Term|launch/)")
 EXPORTED = "HOME,PATH,USER,LOGNAME"  # of the caller's environment, no more
 OPTIONS = {"account", "constraint", "qos", "reservation"}  # of srun, that a hosts file may give
 UNKNOWN_S = 4 * 3600.0  # that a run may take, if nothing is known of it
@@ -95,6 +96,10 @@ class Slurm(Engine):
             self.ask(["scancel", f"--name={self._job(host)}"])
         except MldynoError:
             return
+
+    def why(self, lines: Sequence[str]) -> str:
+        """Return the last line that says more than that a task has ended, if there is any."""
+        return super().why([line for line in lines if not ENDED.match(line)]) or super().why(lines)
 
     def _job(self, host: Host) -> str:
         """Return the name of a job, for one host of one run: jobs that wait are on no node yet."""

@@ -133,7 +133,7 @@ class Conductor:
         self.fault: StoreError | None = None
         self.unkept: list[tuple[Host, Record]] = []
         self.unkept_since = 0.0
-        self._clearing: list[threading.Thread] = []
+        self._clearing: dict[str, threading.Thread] = {}
 
     def run(self) -> list[Member]:
         """Ask all hosts; return how each ended. Raise StoreError where records can't be stored here."""
@@ -157,7 +157,7 @@ class Conductor:
         while self.unkept and self.fault is None:
             self.pipes.wait(LOOK_S)
             self._keep(self.pipes.now())
-        for thread in self._clearing:
+        for thread in self._clearing.values():
             thread.join()
         if self.fault is not None:
             raise self.fault
@@ -186,7 +186,7 @@ class Conductor:
             if member.state == "busy" and not others:
                 member.again = None  # what keeps it busy may last for ever
             due = member.state == "waiting" or (member.again is not None and now >= member.again)
-            if not due or member.open or self.stopped:
+            if not due or member.open or self.stopped or self._is_clearing(member):
                 continue
             if not member.engine.queues:
                 if starting >= MOST_STARTING:
@@ -237,7 +237,7 @@ class Conductor:
             return
         member.heard = self.pipes.now()
         if heard.line is None:
-            self._closed(member, heard.last)
+            self._closed(member, member.engine.why(heard.last.splitlines()))
         elif member.deadline is None or self.stopped:  # else it has said its last line
             if member.state in ("queued", "starting") and not heard.line.startswith(wire.FIRST):
                 member.noise += len(heard.line)
@@ -335,6 +335,7 @@ class Conductor:
         member.open = False
         if member.state not in STARTED:
             return
+        self._clear(member)  # a process there may outlive its pipe
         if self.stopped:
             self._become(member, "interrupted", last or self.stopped)
         elif member.state != "running" and member.tries == 1:
@@ -364,12 +365,19 @@ class Conductor:
         self._drop(member)
 
     def _drop(self, member: Member) -> None:
-        """End the contact by force; where its engine has a queue, what it left there too."""
+        """End the contact by force, and what it left in its engine's queue."""
         member.open = False
         self.pipes.kill(member.name)
-        thread = threading.Thread(target=member.engine.clear, args=(member.host,))
-        thread.start()
-        self._clearing.append(thread)
+        self._clear(member)
+
+    def _clear(self, member: Member) -> None:
+        """End what the last contact may have left in its engine's queue, which may take a while."""
+        if not self._is_clearing(member):
+            self._clearing[member.name] = threading.Thread(target=member.engine.clear, args=(member.host,))
+            self._clearing[member.name].start()
+
+    def _is_clearing(self, member: Member) -> bool:
+        return member.name in self._clearing and self._clearing[member.name].is_alive()
 
     def _become(self, member: Member, state: State, reason: str = "") -> None:
         member.state, member.reason = state, shortened(printable(reason), LONGEST_REASON)

@@ -22,7 +22,7 @@ FILES_PER_HOST, OWN_FILES = 4, 64
 
 
 class Heard(NamedTuple):
-    """A line of a host; or None at the end of its pipe, with the last line of its standard error."""
+    """A line of a host; or None at the end of its pipe, with the last lines of its standard error."""
 
     host: str
     line: bytes | None
@@ -151,11 +151,11 @@ class Pipes:
         content = self._read(pipe.process.stdout)
         if content is None:
             pipe.said = (pipe.said + (self._read(pipe.process.stderr) or b""))[-STDERR_B:]
-            last = [line.strip() for line in pipe.said.decode(errors="replace").splitlines() if line.strip()]
+            last = pipe.said.decode(errors="replace").strip()
             del self._pipes[host]
             self._forget(pipe)
             self._ending.append((self.now() + LINGER_S, pipe.process))
-            return [Heard(host, None, last[-1] if last else "")]
+            return [Heard(host, None, last)]
         *lines, rest = content.split(b"\n")
         if lines:
             lines[0] = bytes(pipe.part) + lines[0]
