@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 export PYTHONDONTWRITEBYTECODE =  # compiled modules are kept: tests and benches start a thousand processes
 
-.PHONY: bench test docs fuzz fuzz-files test-tools catalogue check style types bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup dev clean
+.PHONY: bench test test-fleet docs fuzz fuzz-files test-tools catalogue check style types bench-self bench-peers selfcheck newcomer flows docs-outputs docs-measured docs-pictures schema setup dev clean
 
 bench: setup  ## what this machine is and how fast it trains and runs models
 	$(BIN)/mldyno quick
@@ -19,9 +19,14 @@ LABS ?= $(if $(filter Linux,$(shell uname)),ssh slurm postgres)
 test: export LABS := $(LABS)
 test: dev test-tools $(addprefix lab-,$(LABS)) style  ## linters, the layer contract, then all tests, and the types beside them; PROCESSES=4 for more at once
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20; tests=$$?; \
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -m "not long" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20; tests=$$?; \
 	wait $$types; typed=$$?; echo "mypy: $$(cat $(VENV)/types.txt)"; \
 	[ $$tests -eq 0 ] && [ $$typed -eq 0 ]
+
+FAULTS_IN ?= ssh slurm ray
+test-fleet: export LABS := $(FAULTS_IN)
+test-fleet: dev test-tools $(addprefix lab-,$(FAULTS_IN))  ## every fault of a fleet for every engine, for real: a quarter of an hour; FAULTS_IN="ssh slurm" for fewer
+	$(BIN)/pytest --dist no -p no:xdist tests/engines tests/fleet/test_faults.py --durations=15
 
 fuzz: dev  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))

@@ -66,7 +66,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     asked_for = os.environ.get("LABS", "ssh slurm ray postgres").split()
 
     def omitted(item: pytest.Item) -> bool:
-        return any(name.endswith("_lab") and name[:-4] not in asked_for for name in getattr(item, "fixturenames", ()))
+        names = getattr(item, "fixturenames", ())
+        by_engine = item.callspec.params.get("fleet", "") if hasattr(item, "callspec") else ""
+        labs = {*(name[:-4] for name in names if name.endswith("_lab")), *str(by_engine).split("-")} - {""}
+        return not labs <= {*asked_for} or ("lab" in names and not asked_for)
 
     if without := [item for item in items if omitted(item)]:
         items[0].config.hook.pytest_deselected(items=without)

@@ -14,6 +14,12 @@ SETTINGS = {
     "RAY_health_check_failure_threshold": "8",
 }  # fmt: skip  # a node that is gone is dead after some 10 s instead of 60
 
+NAMES = """
+import ray
+ray.init(address="auto", log_to_driver=False, logging_level="CRITICAL", configure_logging=False)
+print(*sorted(n["NodeManagerHostname"] for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU")))
+"""
+
 
 def start(lab: Lab, niceness: int = 0) -> None:
     """Start the cluster; `ray_python` is then the interpreter of a user at `login` who has Ray."""
@@ -38,6 +44,20 @@ def stop_node(node: Machine) -> None:
         for process in there:
             process.kill()
         wait_for(lambda: not any(process.is_running() for process in there), f"the end of Ray on {node.name}")
+
+
+def heal(lab: Lab) -> None:
+    """Wait until all nodes are in the cluster, each once; start those anew that the head has given up."""
+
+    def there() -> list[str]:
+        return lab.at_head("ray-python", "-c", NAMES).split()
+
+    names = [node.name for node in lab.nodes]
+    for node in lab.nodes:
+        if node.name not in there() or not node.processes("raylet/raylet"):
+            stop_node(node)
+            start_node(lab, node)
+    wait_for(lambda: there() == names, "all nodes of Ray, each once")
 
 
 def _start(machine: Machine, lab: Lab, niceness: int, *words: str) -> None:

@@ -27,6 +27,7 @@ def said(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.usefixtures("lab")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_lab_ends_with_the_process_that_made_it(number: signal.Signals) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLDS_A_LAB], stdout=subprocess.PIPE, text=True, cwd=tools.ROOT)

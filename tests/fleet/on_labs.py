@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from bench.labs import ray, slurm
 from bench.labs.machines import Lab, Machine, wait_for
 
 from mldyno import api
@@ -38,6 +40,10 @@ class Striking(FleetListener):
         self.strike, self.left = strike, after
         self.states: dict[str, list[str]] = {}
         self.reasons: dict[str, list[str]] = {}
+        self.addresses: dict[str, str] = {}
+
+    def begin(self, members: Sequence[Member]) -> None:
+        self.addresses = {member.name: member.host.address for member in members}
 
     def changed(self, member: Member) -> None:
         states = self.states.setdefault(member.name, [])
@@ -107,13 +113,23 @@ class Fleet:
 
     def launchers(self) -> list[psutil.Process]:
         """The local processes that hold the pipes to node1."""
-        there = []
+        there, here = [], os.readlink("/proc/self/ns/mnt")
         for process in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error):
-                words = process.cmdline()
-                if any("node1" in word for word in words) and process.name() in ("ssh", "srun"):
+            with suppress(psutil.Error, OSError):
+                reaches = any(self.events.addresses["node1"] in word for word in process.cmdline())
+                if reaches and os.readlink(f"/proc/{process.pid}/ns/mnt") == here:  # else it is of the lab itself
                     there.append(process)
         return there
+
+    def heal(self) -> None:
+        """Make all nodes as they were: cables, disks, services."""
+        for node in self.lab.nodes:
+            self.lab.mend(node.name)
+            node.empty_disk()
+        if "slurm" in self.engine:
+            wait_for(lambda: slurm.idle(self.lab), "all nodes of Slurm idle")
+        if self.engine == "ray":
+            ray.heal(self.lab)
 
     def nothing_is_left(self) -> None:
         """Wait until no process of a run is on any node; fail where one stays."""
