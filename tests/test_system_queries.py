@@ -83,3 +83,28 @@ def test_compilers_of_a_mac_are_stubs_without_the_command_line_tools(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("CXX", cxx)
     assert system_queries.compilers_are_stubs() is stubs
+
+
+def test_a_library_is_found_in_the_loaders_cache_and_folders_without_starting_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the processor of this Python only; what has its name and is no library is none."""
+    elf = Path(sys.executable).read_bytes()[:20] if sys.platform == "linux" else b"\x7fELF" + bytes(16)
+    other = elf[:18] + bytes((elf[18] ^ 0xFF, elf[19]))
+    (tmp_path / "python").write_bytes(elf)
+    for folder, content in (("i386", other), ("x86", elf), ("own", elf), ("text", b"INPUT(x)")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "libjemalloc.so.2").write_bytes(content)
+    (tmp_path / "own" / "libtcmalloc_minimal.so.4").write_bytes(elf)
+    keys = [f"libjemalloc.so.2\0{tmp_path}/{folder}/libjemalloc.so.2\0" for folder in ("text", "i386", "x86", "none")]
+    (tmp_path / "cache").write_bytes(b"glibc-ld.so.cache1.1\0" + "".join(keys).encode())
+    monkeypatch.setattr("mldyno.system_queries.sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr(system_queries, "LOADER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/missing:{tmp_path}/own")
+    monkeypatch.setattr("mldyno.system_queries.subprocess.Popen", None)
+    assert system_queries.shared_library("jemalloc") == "libjemalloc.so.2"
+    assert system_queries.shared_library("tcmalloc_minimal") == "libtcmalloc_minimal.so.4"
+    assert system_queries.shared_library("tcmalloc") is None
+    (tmp_path / "x86" / "libjemalloc.so.2").unlink()
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert system_queries.shared_library("jemalloc") is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import selectors
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from typing import TypeVar
 
 TOOL_TIMEOUT_S = 5.0  # for a tool to answer
 LONGEST_ANSWER_B = 4 << 20  # of a tool, or a file: the longest that is asked for has some KiB
+LOADER_CACHE = "/etc/ld.so.cache"  # of Linux: the paths of all libraries that its loader finds
 KILL_TIMEOUT_S = 1.0  # for a tool that was killed to be gone; one that hangs in its driver is left behind
 RUSAGE_VERSION, RUSAGE_BYTES, PHYS_FOOTPRINT = 2, 1024, 72  # of macOS: its place behind a UUID and seven numbers
 T = TypeVar("T")
@@ -55,6 +57,35 @@ def run(*command: str, timeout_s: float | None = None) -> Answer:
         finally:
             _end(process)
     return Answer()
+
+
+def shared_library(name: str) -> str | None:
+    """Return the file name of a shared library of Linux, which its loader finds; None where there is none.
+
+    `ctypes.util.find_library` starts ldconfig, a compiler and a linker for that, and reading starts nothing.
+    """
+    pattern = re.compile(rb"(/[^\0]*/lib" + re.escape(name).encode() + rb"\.so[.0-9]*)\0")
+    own = _elf_kind(sys.executable)
+    paths = [os.fsdecode(path) for path in pattern.findall(_bytes(LOADER_CACHE))]
+    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        with suppress(OSError):
+            paths += [os.path.join(folder, file) for file in sorted(os.listdir(folder))
+                      if pattern.fullmatch(f"/x/{file}\0".encode(errors="replace"))]  # fmt: skip
+    return next((os.path.basename(path) for path in paths if own and _elf_kind(path) == own), None)
+
+
+def _elf_kind(path: str) -> tuple[bytes, bytes] | None:
+    """Return the width and the processor that a program or a library is made for."""
+    start = _bytes(path, 20)
+    return (start[4:6], start[18:20]) if start[:4] == b"\x7fELF" and len(start) == 20 else None
+
+
+def _bytes(path: str, most: int = LONGEST_ANSWER_B) -> bytes:
+    with suppress(OSError):
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                return file.read(most)
+    return b""
 
 
 def compilers_are_stubs() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import os
 import platform
 import queue
@@ -22,6 +21,7 @@ from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, Tas
 from mldyno.printable import LONGEST_NAME, printable, shortened
 from mldyno.records import Case
 from mldyno.rendezvous import JOB, RANKED, failure_in, from_environment
+from mldyno.system_queries import shared_library
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
 from mldyno.worker.process_tree import ProcessTree, explained, new_mark, reserve, taken_by_others
@@ -407,7 +407,7 @@ def settings_for(allocator: str | None) -> dict[str, str]:
             raise Unsupported("allocator steady is glibc's, and this Python uses another C library")
         return dict(KEEP_FREED_MEMORY)
     name, package = ALLOCATOR_LIBRARIES[allocator]
-    library = ctypes.util.find_library(name)
+    library = shared_library(name)
     if library is None:
         raise Unsupported(f"{allocator} is not installed; on Debian and Ubuntu: apt install {package}")
     return {"LD_PRELOAD": library}
