@@ -62,11 +62,13 @@ CPU_BYTES_PER_S, ACCELERATOR_BYTES_PER_S = 1e13, 1e14  # copies that a cache may
 
 CHIP = re.compile(
     r"\bM ?[1-9]\d?(?: ?(?:Pro|Max|Ultra))?\b"
-    r"|\b(?:RTX|GTX|GeForce|RX|Radeon|Arc) ?(?:PRO )?[AB]?\d{3,4}(?: ?Ti| ?SUPER| ?XTX?)*\b|\bMI ?\d{2,3}X?\b"
+    r"|\b(?:R ?T ?X|G ?T ?X|Ge ?Force|R ?X|Radeon|Arc) ?(?:PRO )?[AB]?(?:\d{3,4}|\d\d \d\d)(?: ?Ti| ?SUPER| ?XTX?)*\b"
+    r"|\bMI ?\d{2,3}X?\b"
     r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H ?[12]00|B[123]00|G[HB] ?[23]00|A6000)\b|\bTPU ?v?\d[a-z]?\b"
     r"|\bGaudi ?\d\b|\bi[3579]\b|\bCore ?Ultra\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
     re.IGNORECASE,
 )  # in the name of a machine: what it claims to be
+SPACED_OUT = re.compile(r"(?<!\S)\w(?: \w(?!\S)){2,}")  # letters and digits apart from each other: H 1 0 0
 CHIP_COUNT = re.compile(r"\b\d+x(?=[A-Z])|(?<=\d)x\d+\b", re.IGNORECASE)  # beside a chip: 8xH100, H100x8
 TRADEMARK = re.compile(r"\((?:R|TM|C)\)|[®™©]", re.IGNORECASE)
 LIKE_LATIN = str.maketrans("АВЕЗКМНОРСТУХаеорсухіѕЅІЈΑΒΕΖΗΙΚΜΝΟΡΤΥΧο", "ABE3KMHOPCTYXaeopcyxisSIJABEZHIKMNOPTYXo")
@@ -181,7 +183,7 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
     measured = [each for each in steps if each.stage in ("steady", "warmup")]
     counted = sum(each.block * len(each.values) for each in measured if each.turn is not None)
     values = record.values("step_time")
-    if not record.case.tracked and record.fact("steps") != counted:
+    if not record.case.tracked and (record.fact("steps") != counted or not counted):
         yield f"it says {record.fact('steps')} steps, and its samples are of {counted}; {AGAIN}"
     total = sum(each.block * math.fsum(each.values) for each in (*measured, *(s for s in steps if s.stage == "first")))
     wall = record.fact("wall_time")
@@ -263,6 +265,9 @@ def _work(record: Record, workload: Workload) -> Iterator[str]:
     case = record.case
     if case.version > workload.version:
         yield f"version {case.version} of {workload.name} is not known here; update mldyno"
+        return
+    if case.framework not in plugins.built_in("frameworks"):
+        yield f"framework {case.framework} is not known here; update mldyno, or leave it out"
         return
     if case.mode not in workload.modes:
         yield f"{workload.name} has no mode {case.mode}; leave it out"
@@ -445,7 +450,8 @@ def _difference(known: Machine, machine: Machine) -> str:
 
 def _claims(machine: Machine, words: str) -> Iterator[str]:
     """Yield chips, cores and memory that a name claims and its machine lacks."""
-    chips = CHIP.findall(CHIP_COUNT.sub("", _plain(machine.name)))
+    plain = SPACED_OUT.sub(lambda apart: apart[0].replace(" ", ""), _plain(machine.name))
+    chips = CHIP.findall(CHIP_COUNT.sub("", plain))
     for chip in chips:
         if _squeezed(chip) not in words:
             yield f"its machine is called '{machine.name}', and none of its parts is {chip}; give it another name"
