@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mldyno import plugins, suites
-from mldyno.cli.options import DURATION, Parsed, command, json_option, store_option
+from mldyno.cli.options import DURATION, PLACE, Parsed, command, json_option, store_option
 from mldyno.cli.output import print_data, print_json, say
 from mldyno.errors import NOT_ALL_OK, OK, UsageError, unknown
 
@@ -109,8 +109,12 @@ def doctor(as_json: bool, **options: Any) -> None:
 @click.option("--quick", is_flag=True, help="A short test, on the CPU in under 90 s: fewer comparisons, wider bounds.")
 @click.option("--device", default="cpu", show_default=True, help="Test this device instead: mps, cuda:0, xpu, gpu.")
 @click.option("--framework", help="Framework that computes the timed steps; default torch, and on a device all.")
-@click.option("--export", metavar="FILE", help="Also write the result to FILE, to pass it on: JSON, with raw values.")
-@click.option("--replay", metavar="FILE", help="Measure nothing: show what is unexpected in a result in FILE.")
+@click.option(
+    "--export", type=PLACE, metavar="FILE", help="Also write the result to FILE, to pass it on: JSON, with raw values."
+)
+@click.option(
+    "--replay", type=PLACE, metavar="FILE", help="Measure nothing: show what is unexpected in a result in FILE."
+)
 @json_option
 def selftest(device: str, export: str | None, replay: str | None, as_json: bool, **options: Any) -> int:
     """How often is mldyno itself wrong, on this machine? Each measure with its target and the peers' figure.
