@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +54,15 @@ def present(key: str) -> str:
     with suppress(OSError):
         former = former or (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
     return own_key() or key if key and key == former else key
+
+
+def check_secret(known: Collection[str]) -> None:
+    """Raise where MLDYNO_MACHINE_KEY is one of the keys that records hold, as those of earlier versions do."""
+    if os.environ.get(VARIABLE) in known:
+        raise MldynoError(
+            f"{VARIABLE} is in records of an earlier mldyno, so it is no secret; unset it, and write its value into "
+            f"{data_folder() / 'machine-key'}: these records remain this machine's."
+        )
 
 
 def sign(ids: Iterable[str]) -> tuple[str, str]:

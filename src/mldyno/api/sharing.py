@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from mldyno import keys
 from mldyno import machine as machines
 from mldyno.analysis.outcomes import outcomes
 from mldyno.analysis.scores import figure_of, scores
@@ -69,6 +70,7 @@ def submit(
     query = Query({**pinned, "machine": own}, provenances=("measured",))
     selection.tell_future(query, opened_store, tell)
     records = [record for record in opened_store.written(query) if not record.interrupted]
+    keys.check_secret({record.machine.key for record in records if record.machine.key})
     genuine = [record for record in records if not submission.fake(record)]
     real = submission.score_first([submission.of_key(record, here.key) for record in genuine])
     if not real:
