@@ -46,6 +46,7 @@ from mldyno.sources import Source
 from mldyno.store import Query, Store
 from mldyno.store.selection import AnyStore, Tell, opened, silent
 from mldyno.suites import reader
+from mldyno.temporary import is_elsewhere
 from mldyno.units import count, digits, show_seconds
 from mldyno.worker import joining
 
@@ -162,7 +163,7 @@ def planned(
     }  # versions share a title
     for title, why in untrained.items() if "mode" not in axes else ():
         say(f"{title} is measured in inference only: {why}")
-    return (plan, unfinished(opened_store, plan)[0]) if resume else (plan, None)
+    return (plan, unfinished(opened_store, plan, tell=say)[0]) if resume else (plan, None)
 
 
 def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell = silent) -> tuple[str, Plan]:
@@ -178,6 +179,8 @@ def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell 
         begun = plans.from_text(text)
         if plan is not None and not begun.same_as(plan):
             continue
+        if is_elsewhere(owner):
+            tell(f"run {run_id} was begun on another host or in another container; make sure that it has ended there")
         if busy(owner):
             running = True
         elif plan is None and begun.masked:

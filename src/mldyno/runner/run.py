@@ -46,7 +46,7 @@ from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
 from mldyno.store.transfer import rescue
-from mldyno.temporary import remove_leftovers, started
+from mldyno.temporary import is_alive, own_name, remove_leftovers
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
 from mldyno.worker.client import Ended, WorkerProcess, memory_limit
@@ -71,22 +71,9 @@ def at_least_as_large(case: Case, other: Case) -> bool:
     return (case.batch or 0) >= (other.batch or 0) and (case.seq or 0) >= (other.seq or 0)
 
 
-def owner() -> str:
-    """Return this process as text that shows whether it is still alive."""
-    return f"{os.getpid()} {started(os.getpid())}"
-
-
 def busy(owned_by: str) -> bool:
-    """Return whether another process that began a run is still alive."""
-    import psutil
-
-    if owned_by == owner():
-        return False
-    pid, _, since = owned_by.partition(" ")
-    try:
-        return str(started(int(pid))) == since
-    except (psutil.Error, ValueError):
-        return False
+    """Return whether another process that began a run is known to be alive; one on another host is not."""
+    return owned_by != own_name() and is_alive(owned_by)
 
 
 class Runner:
@@ -166,7 +153,7 @@ class Runner:
         self.before = processes_before(self.store, self.machine)
         todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
         text = self.plan.text()
-        self.store.begin_run(self.run, now(), owner(), text, keys.authenticate(PLAN, self.run, text))
+        self.store.begin_run(self.run, now(), own_name(), text, keys.authenticate(PLAN, self.run, text))
         self.began = time.monotonic()
         self.listener.begin(self.plan, todo, forecasts)
 
