@@ -35,7 +35,7 @@ from mldyno.views.claims import WORK, Sentence, sentence
 from mldyno.views.outcomes import energy_lines, phase_lines, shown, trust_line, trust_lines
 from mldyno.views.records import BOUNDS, FAKE_FRAMEWORK
 from mldyno.views.tables import render
-from mldyno.views.titles import case_title, shared_title
+from mldyno.views.titles import case_name, case_title, shared_title
 from mldyno.views.window import fitted, plain, window_width
 
 
@@ -60,10 +60,21 @@ def run_screen(
         *phase_lines(outcomes),
         *trust_lines(outcomes),
         *energy_lines(outcomes, wanted=energy),
+        *unpaired_lines(outcomes),
         *(["", *lines] if lines else []),
         *answer_section(reported),
         *(["", "against published machines:", render(placed, "terminal")] if placed is not None else []),
     ]
+
+
+def unpaired_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say which cases could not be compared head-to-head, and why, each once."""
+    failed = [record for outcome in outcomes for record in outcome.pairings if record.status != "ok"]
+    lines = []
+    for (_, status, reason), group in grouped(failed, lambda each: (each.run.group, each.status, each.reason)).items():
+        names = ", ".join(dict.fromkeys(case_name(record.case) for record in group))
+        lines.append(f"not compared head-to-head: {names}: {status}: {reason}")
+    return list(dict.fromkeys(lines))
 
 
 def comparison_lines(
