@@ -232,11 +232,14 @@ def sweep(
     sizes = [str(size) for size in geometric(first, last, per_doubling)]
     plan = expand([workload], {**axes, over: sizes}, settings, here)
     if not axes.get("device") and not _varied(plan.cases, over):
-        names = here(plan.cases[0].framework, plan.cases[0].python)
+        framework, python = plan.cases[0].framework, plan.cases[0].python
+        if python is None and not plugins.installed(framework):
+            raise MldynoError(f"{framework} is not installed for this Python; pip install 'mldyno[{framework}]'.")
+        names = here(framework, python)
         accelerators = [name for name in names if name != "cpu"]
         if not accelerators:
             raise MldynoError(
-                f"crossover compares two devices, and {plan.cases[0].framework} sees only {', '.join(names)} here; "
+                f"crossover compares two devices, and {framework} sees only {', '.join(names)} here; "
                 "give another option two values, such as --precision fp32,bf16. `mldyno doctor` says what it finds."
             )
         plan = expand([workload], {**axes, "device": ["cpu", accelerators[0]], over: sizes}, settings, here)

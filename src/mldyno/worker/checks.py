@@ -36,6 +36,8 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
         return "wrong", str(error)
     if isinstance(error, Unsupported | NotUnderstood):
         return "unsupported", str(error)
+    if framework is None and isinstance(error, ModuleNotFoundError):  # of a source, before there is a case
+        framework = error.name
     if framework in plugins.names("frameworks"):
         return plugins.framework(framework or "").explain(error)
     return "failed", f"{type(error).__name__}: {error}"
