@@ -244,7 +244,7 @@ class Case:
         return any(LOADER in axis.needs and getattr(self, axis.name) != axis.default for axis in AXES)
 
     @property
-    def rehearsed(self) -> bool:
+    def simulated(self) -> bool:
         """Return whether it is simulated: the fake framework computes nothing, and its times are not real."""
         return self.framework == FAKE
 

@@ -13,7 +13,7 @@ from mldyno.errors import UsageError
 
 OLDEST = (3, 10)
 ANSWER_TIMEOUT_S = 60.0
-LONGEST_NAME = 120  # characters
+LONGEST_INTERPRETER_NAME = 120  # characters
 PACKAGES = ("torch", "tensorflow", "jax", "mlx", "onnxruntime", "openvino")
 NAME = re.compile(r"3\.[0-9]+\.[0-9][0-9A-Za-z.+-]*")  # the name of an interpreter, as `name_of` returns it
 QUESTION = f"""
@@ -52,7 +52,7 @@ def name_of(text: str) -> str:
 
 
 def _name(*parts: str) -> str:
-    return re.sub(r"[^0-9A-Za-z.+-]", "-", "+".join(parts))[:LONGEST_NAME]
+    return re.sub(r"[^0-9A-Za-z.+-]", "-", "+".join(parts))[:LONGEST_INTERPRETER_NAME]
 
 
 def name_for(name: str, framework: str) -> str:

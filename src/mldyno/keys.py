@@ -48,8 +48,8 @@ def fingerprint(public: bytes) -> str:
     return hashlib.sha256(public).hexdigest()[:32]
 
 
-def present(key: str) -> str:
-    """Return this machine's key where `key` is the one that its records held before it had a secret; else `key`."""
+def current_key(key: str) -> str:
+    """Return this machine's current key if `key` is its former one, from before it had a secret; else `key`."""
     former = os.environ.get(VARIABLE)  # it was the variable itself, or in the file machine-key
     with suppress(OSError):
         former = former or (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
@@ -75,7 +75,7 @@ def sign(ids: Iterable[str]) -> tuple[str, str]:
             f"no key can be kept in {data_folder()}, and a submission is signed with it; make that folder writable, "
             f"or set {VARIABLE}."
         )
-    return secret.public.hex(), Ed25519PrivateKey.from_private_bytes(secret.private).sign(_submission(ids)).hex()
+    return secret.public.hex(), Ed25519PrivateKey.from_private_bytes(secret.private).sign(_signed_text(ids)).hex()
 
 
 def signer(ids: Iterable[str], public: str, signature: str) -> str | None:
@@ -85,13 +85,14 @@ def signer(ids: Iterable[str], public: str, signature: str) -> str | None:
 
     try:
         raw = bytes.fromhex(public)
-        Ed25519PublicKey.from_public_bytes(raw).verify(bytes.fromhex(signature), _submission(ids))
+        Ed25519PublicKey.from_public_bytes(raw).verify(bytes.fromhex(signature), _signed_text(ids))
     except (InvalidSignature, ValueError):
         return None
     return fingerprint(raw)
 
 
-def _submission(ids: Iterable[str]) -> bytes:
+def _signed_text(ids: Iterable[str]) -> bytes:
+    """Return the text that the signature of a submission covers."""
     return "\n".join((_SUBMISSION, *sorted(ids))).encode()
 
 

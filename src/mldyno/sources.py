@@ -77,7 +77,7 @@ class Source:
         return not os.path.isabs(place) or os.path.exists(place)
 
     @property
-    def anywhere(self) -> Source:
+    def without_paths(self) -> Source:
         """Return the same source without its paths."""
         return replace(self, place="", folder="", root="", other="")
 

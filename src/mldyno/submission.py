@@ -1,4 +1,4 @@
-"""What goes into a shared collection: plausible records, judged again from their raw samples.
+"""Check records for a shared collection: plausible ones pass, judged again from their raw samples.
 
 Shape, id, time and provenance are judged as on import. Each record is judged by its own samples, by the catalogue and
 by upper limits of what any device can do; then all records of all files are compared with each other.
@@ -20,7 +20,7 @@ from mldyno.analysis.scores import reference
 from mldyno.errors import MldynoError
 from mldyno.frameworks import TOLERANCE, Framework, Unsupported
 from mldyno.records import Machine, Record, seal
-from mldyno.runner.recording import in_references
+from mldyno.runner.recording import over_reference_kernel
 from mldyno.stats.intervals import median
 from mldyno.store import figures
 from mldyno.store.transfer import private_copy
@@ -87,8 +87,8 @@ def fake(record: Record) -> bool:
     return bool(record.fact("fake_time")) or record.case.framework == "fake"
 
 
-def of_key(record: Record, key: str | None) -> Record:
-    """Return the private copy of a record of this machine that it signs, under its present key: it had another once."""
+def signed_copy(record: Record, key: str | None) -> Record:
+    """Return the private copy of a record that this machine signs, with its current key in place of a former one."""
     copy = replace(private_copy(record), proof="signed")
     if copy.machine.key == key:
         return copy
@@ -108,7 +108,8 @@ def faults(files: Sequence[Sequence[Record]]) -> list[list[str]]:
     highest = {place: max(map(_peak_of, group)) for place, group in plain.items()}
     compared: dict[int, list[str]] = defaultdict(list)
     machines = grouped(everything, lambda record: record.machine.key or record.machine.name)
-    for record, line in (*(fault for group in machines.values() for fault in _hardware(group)), *_copies(everything)):
+    of_hardware = (fault for group in machines.values() for fault in _hardware_faults(group))
+    for record, line in (*of_hardware, *_copy_faults(everything)):
         compared[id(record)].append(line)
     return [
         [
@@ -142,24 +143,24 @@ def _faults(record: Record, plain_peak: float) -> Iterator[str]:
         return
     workload = _of_catalogue(record)
     if not record.alone:
-        yield from _energy(record, "paired")
+        yield from _energy_faults(record, "paired")
         if workload is not None:
-            yield from _paired(record, workload)
+            yield from _pairing_faults(record, workload)
         return
     headline = step_time([record]) if record.values("step_time") else None
     if headline is None:
         yield "no time of a step can be worked out from its samples; leave it out"
         return
-    yield from _samples(record, headline.value)
-    yield from _energy(record, "steady")
-    yield from _device(record)
+    yield from _sample_faults(record, headline.value)
+    yield from _energy_faults(record, "steady")
+    yield from _device_faults(record)
     for check in ("learned", "agrees"):
         if getattr(record.checks, check) is False:
             yield f"its check '{check}' failed, so it is not ok; {AGAIN}"
     if workload is not None:
-        yield from _work(record, workload)
-        yield from _checks(record)
-    yield from _rates(record, workload, headline.value, plain_peak)
+        yield from _work_faults(record, workload)
+        yield from _check_faults(record)
+    yield from _rate_faults(record, workload, headline.value, plain_peak)
 
 
 def _of_catalogue(record: Record) -> Workload | None:
@@ -177,7 +178,7 @@ def _show(value: object) -> str:
 # -- one record: samples, machine, work, rates -----------------------------------------------------
 
 
-def _samples(record: Record, headline: float) -> Iterator[str]:
+def _sample_faults(record: Record, headline: float) -> Iterator[str]:
     """Yield facts that its samples contradict."""
     steps = [series for series in record.series if series.metric == "step_time"]
     measured = [each for each in steps if each.stage in ("steady", "warmup")]
@@ -204,7 +205,7 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
     warm = record.values("step_time", "warmup")
     if len(warm) >= FEWEST_WARMUP and min(warm) > FAR_FROM_WARMUP * max(values):
         yield f"all of its steps are over {min(warm) / max(values):.3g} times as fast as in the warm-up; {AGAIN}"
-    stated, ratios = record.fact("step_per_reference"), in_references(record.series)
+    stated, ratios = record.fact("step_per_reference"), over_reference_kernel(record.series)
     if ratios and not stated:
         yield f"it does not say a step in reference kernels, and its samples say {median(ratios):.4g}; {AGAIN}"
     if stated and ratios and not 1 / FAR_FROM_REFERENCES <= median(ratios) / stated <= FAR_FROM_REFERENCES:
@@ -213,7 +214,7 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
         yield f"what it says is usual makes it {median(values) / headline:.3g} times as fast as its samples; {AGAIN}"
 
 
-def _energy(record: Record, stage: str) -> Iterator[str]:
+def _energy_faults(record: Record, stage: str) -> Iterator[str]:
     """Yield what no power of a machine makes of a step's energy and time."""
     energies, powers = record.values("energy", stage), record.values("power", stage)
     if not energies or not (times := record.values("step_time", stage)):
@@ -227,7 +228,7 @@ def _energy(record: Record, stage: str) -> Iterator[str]:
         yield f"its energy and time of a step make {energy / step:.4g} W, and it says {median(powers):.4g} W; {AGAIN}"
 
 
-def _device(record: Record) -> Iterator[str]:
+def _device_faults(record: Record) -> Iterator[str]:
     """Yield what its machine lacks for the device and the framework that it names."""
     case, machine = record.case, record.machine
     if case.own_work:
@@ -260,7 +261,7 @@ def _is_among(device: str, names: set[str]) -> bool:
     return bool(names & {device, f"{device}:0", device.removesuffix(":0")})
 
 
-def _work(record: Record, workload: Workload) -> Iterator[str]:
+def _work_faults(record: Record, workload: Workload) -> Iterator[str]:
     """Yield facts that the catalogue contradicts."""
     case = record.case
     if case.version > workload.version:
@@ -306,7 +307,7 @@ def work_of(record: Record, workload: Workload) -> dict[str, float]:
     return {**work, "flops_per_step": operations} if operations else work
 
 
-def _checks(record: Record) -> Iterator[str]:
+def _check_faults(record: Record) -> Iterator[str]:
     """Yield checks of the catalogue's work that did not pass, or are missing."""
     case, checks = record.case, record.checks
     if case.framework == "command":  # a process that ran end to end shows by its exit code that it did its work
@@ -328,13 +329,13 @@ def _checks(record: Record) -> Iterator[str]:
         yield f"{case.precision} did not take effect: results are those of fp32 to the last bit; {AGAIN}"
 
 
-def _rates(record: Record, workload: Workload | None, headline: float, plain_peak: float) -> Iterator[str]:
+def _rate_faults(record: Record, workload: Workload | None, headline: float, plain_peak: float) -> Iterator[str]:
     """Yield more work a second than its device does in matmuls, or than any such device can do."""
     step = median(record.values("step_time"))
     fastest = min(step, headline)
     operations = record.fact("flops_per_step") or 0.0
     if workload is not None:
-        operations = work_of(record, workload).get("flops_per_step", 0.0) or _of_process(record, workload)
+        operations = work_of(record, workload).get("flops_per_step", 0.0) or _operations_of_process(record, workload)
     peak, limit = _peak_of(record), _most_flops(record)
     if workload is not None and operations and not peak and _has_matmul(record.case.framework):
         yield f"its peak in matmuls is missing; {AGAIN}, with more time"
@@ -348,7 +349,7 @@ def _rates(record: Record, workload: Workload | None, headline: float, plain_pea
     elif operations / fastest > limit:
         reached = f"{operations / fastest / 1e9:,.4g} GFLOP/s are more than the {limit / 1e9:,.4g}"
         yield f"{reached} that any such device reaches; {AGAIN}"
-    yield from _phases(record, step, operations if workload is not None else 0.0, limit)
+    yield from _phase_faults(record, step, operations if workload is not None else 0.0, limit)
     if workload is not None and workload.item == "B":
         copied = workload.items(record.case) / fastest
         most = CPU_BYTES_PER_S if record.case.device == "cpu" else ACCELERATOR_BYTES_PER_S
@@ -356,7 +357,7 @@ def _rates(record: Record, workload: Workload | None, headline: float, plain_pea
             yield f"{copied / 1e9:,.4g} GB/s are more than the {most / 1e9:,.4g} that any such device copies; {AGAIN}"
 
 
-def _phases(record: Record, step: float, operations: float, limit: float) -> Iterator[str]:
+def _phase_faults(record: Record, step: float, operations: float, limit: float) -> Iterator[str]:
     """Yield phases that are faster than any such device, or than the step that they make up; or have other items."""
     named = [name for name in (record.fact("phases") or "").split(", ") if name not in OF_LOADER]
     times = {name: median(values) for name in named if (values := record.values(f"{name}_time"))}
@@ -374,16 +375,16 @@ def _phases(record: Record, step: float, operations: float, limit: float) -> Ite
             yield f"its phase {name} takes {time:.4g} s, which is less than any such device needs; {AGAIN}"
 
 
-def _paired(record: Record, workload: Workload) -> Iterator[str]:
+def _pairing_faults(record: Record, workload: Workload) -> Iterator[str]:
     """Yield more operations a second in the rounds of a comparison than any such device can do."""
     values, limit = record.values("step_time", "paired"), _most_flops(record)
-    operations = work_of(record, workload).get("flops_per_step", 0.0) or _of_process(record, workload)
+    operations = work_of(record, workload).get("flops_per_step", 0.0) or _operations_of_process(record, workload)
     if values and operations / median(values) > limit:
         reached = f"{operations / median(values) / 1e9:,.4g} GFLOP/s are more than the {limit / 1e9:,.4g}"
         yield f"{reached} that any such device reaches; {AGAIN}"
 
 
-def _of_process(record: Record, workload: Workload) -> float:
+def _operations_of_process(record: Record, workload: Workload) -> float:
     """Return the fewest operations of a process that trains from end to end."""
     if workload.end_to_end is None:
         return 0.0
@@ -419,7 +420,7 @@ def _most_flops(record: Record) -> float:
 # -- several records: one key on two machines, one measurement under two names ----------------------
 
 
-def _hardware(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+def _hardware_faults(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     """Yield the records of one machine with other hardware than an earlier one, or with a name that claims other."""
     records = sorted(records, key=lambda record: record.proof != "signed")
     first = records[0].machine
@@ -481,7 +482,7 @@ def _latin(letter: str) -> str:
     return str(digit) if digit >= 0 else name[-1] if SMALL_CAPITAL.fullmatch(name) else letter
 
 
-def _copies(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+def _copy_faults(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     """Yield records whose samples are those of another one, times a constant, in any order, or except for one end."""
     buckets: dict[Hashable, list[tuple[list[float], Record]]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.proof != "signed"):

@@ -92,7 +92,7 @@ def _unseen(device: str, probed: FrameworksProbed) -> Iterator[Measure]:
         names = [each.name for each in facts.devices]
         if device not in names:
             why = facts.error or f"it sees {', '.join(names)}"
-            measure = TRIALS["device"].measured(TaskResult(failure=f"{NOT_TRIED}: {why}"), device)
+            measure = TRIALS["device"].measure(TaskResult(failure=f"{NOT_TRIED}: {why}"), device)
             yield replace(measure, framework=name)
 
 

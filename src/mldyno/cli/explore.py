@@ -79,7 +79,7 @@ def _plugins(kind: str) -> list[tuple[str, str]]:
 def doctor(as_json: bool, **options: Any) -> None:
     """Why is the GPU not used? What works on each device? How idle and how quiet is this machine?
 
-    Prints facts, features that are tried in processes of their own, and findings, each with its cure.
+    Prints facts, features (each tried in a separate process), and findings, each with its cure.
     Takes about three minutes, one of them for noise, and shows how long is left; leave the machine
     alone meanwhile. Nothing is stored.
 

@@ -181,7 +181,7 @@ class PlainLines(Listener):
         if cannot_work(record):  # other cases may lack the same, and the table names all of them
             self._once(f"{case_name(record.case)}: {headline(*records)}", record.reason)
         elif verbose or record.status != "ok" or self._is_news(record, len(records)):
-            self.say(f"{case_name(record.case)}: {headline(*records)}{self._standing(record.run.repeat)}")
+            self.say(f"{case_name(record.case)}: {headline(*records)}{self._line_end(record.run.repeat)}")
         for line in details(record) if verbose and record.alone else ():
             self.say(f"  {line}")
 
@@ -193,7 +193,7 @@ class PlainLines(Listener):
         self.todo.discard(case.id)
         self.left.settled(case)
 
-    def _standing(self, number: int) -> str:
+    def _line_end(self, number: int) -> str:
         """Return the repeat and the time left, to end a line with; empty when all is done."""
         left = time_left(self.left.seconds) if self.todo or self.left.more else ""
         parts = ", ".join(filter(None, [repeat_of(self.left.plan, number), left]))
@@ -215,7 +215,7 @@ class LiveLine(PlainLines):
     def _is_news(self, record: Record, processes: int) -> bool:
         return False
 
-    def _standing(self, number: int) -> str:
+    def _line_end(self, number: int) -> str:
         return ""
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]], forecasts: Sequence[Forecast]) -> None:

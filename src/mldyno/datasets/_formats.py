@@ -31,9 +31,9 @@ BROKEN_ERRORS = (EOFError, ValueError, RecursionError, zlib.error, gzip.BadGzipF
 
 @dataclass
 class Rows:
-    """The same stretch of every record of some files that hold equally many records each; lengths in B.
+    """The same bytes of each record, in files with equal numbers of records; lengths in B.
 
-    It can be pickled, as loaders with processes of their own do: the copy maps the files anew.
+    It can be pickled for the worker processes of a loader: the copy maps the files anew.
     """
 
     files: Sequence[Path]

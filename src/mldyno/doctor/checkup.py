@@ -228,7 +228,7 @@ def gather_facts(machine: Machine, vendors: machines.Vendors) -> Facts:
         cores=machine.cores, quota=attempt(machines.cores_allowed, None),
         load=attempt(lambda: os.getloadavg()[0], None),
         memory=machine.memory, available=attempt(machines.available_memory, None),
-        memory_waits=waits(read("/proc/pressure/memory")),
+        memory_waits=waiting_share(read("/proc/pressure/memory")),
         memory_state=MAC_PRESSURE.get(ask("sysctl", "-n", machines.PRESSURE), ""),
         swap_used=attempt(lambda: int(psutil.swap_memory().used), None),
         power=machine.power, battery=attempt(lambda: float(psutil.sensors_battery().percent) / 100, None),
@@ -258,7 +258,7 @@ def installed(names: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-def waits(text: str) -> float | None:
+def waiting_share(text: str) -> float | None:
     """Return the share of the last minute in which some process waited, from a file in /proc/pressure."""
     match = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
     return float(match.group(1)) / 100 if match else None

@@ -316,17 +316,17 @@ class JaxBackend(Backend):
         self.pending = [self.state, loss, gradients]
         return output, loss
 
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
         """Jit the phase, and issue it."""
         if phase not in self._phases:
             self._phases[phase] = self._jitted(self._phase, phase)
-        carried = self._phases[phase](*self.state[:2], inputs, carried)
-        self.pending.append(carried)
-        return carried
+        previous = self._phases[phase](*self.state[:2], inputs, previous)
+        self.pending.append(previous)
+        return previous
 
-    def _phase(self, phase: Phase, parameters: Any, rest: Any, inputs: Any, carried: Any) -> Any:
+    def _phase(self, phase: Phase, parameters: Any, rest: Any, inputs: Any, previous: Any) -> Any:
         self._traced(parameters, rest, inputs)
-        return phase.run((self._cast(parameters), rest), inputs, carried)
+        return phase.run((self._cast(parameters), rest), inputs, previous)
 
     def wait(self) -> None:
         self.jax.block_until_ready(self.pending)
@@ -425,14 +425,14 @@ class JaxLayers(Layers):
         token = self._applied(forward, *network, ids, caches).argmax(-1)[:, None]
         return token, [cache.stored for cache in caches.values()], self.np.int32(ids.shape[1])
 
-    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, previous: Any) -> Any:
         def step(state: Any, _: Any) -> Any:
             token, stored, length = state
             caches = dict(enumerate(Cache(self.jax, 0, pair, length) for pair in stored))
             token = self._applied(forward, *network, token, caches).argmax(-1)[:, None]
             return (token, [cache.stored for cache in caches.values()], length + 1), token
 
-        return self.lax.scan(step, carried, None, decoded)[1]
+        return self.lax.scan(step, previous, None, decoded)[1]
 
     # -- layers ------------------------------------------------------------------------------------
 

@@ -343,10 +343,10 @@ class MlxBackend(Backend):
         return output, loss
 
     @in_stream
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
-        carried = super().run_phase(phase, inputs, carried)
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
+        previous = super().run_phase(phase, inputs, previous)
         self._note_device()
-        return carried
+        return previous
 
     @in_stream
     def correct(self, output: Any, targets: Any) -> int:
@@ -431,8 +431,8 @@ class MlxLayers(Layers):
         self.mx.async_eval(token)
         return token, caches
 
-    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
-        token, caches = carried
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, previous: Any) -> Any:
+        token, caches = previous
         tokens = []
         for _ in range(decoded):
             token = network(token, caches).argmax(-1, keepdims=True)

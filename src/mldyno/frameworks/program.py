@@ -140,9 +140,9 @@ class Backend(ABC):
     def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
         """Issue a training step, without the optimiser's unless `update`; return its output and loss."""
 
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
         """Issue a phase of the recipe; return the input of the next one."""
-        return phase.run(self.network, inputs, carried)
+        return phase.run(self.network, inputs, previous)
 
     @abstractmethod
     def wait(self) -> None:
@@ -369,10 +369,10 @@ class ModelProgram(Program):
         return self.backend.infer(self.backend.copy_in(inputs) if self.copies else inputs)
 
     def _step_in_phases(self, inputs: Any, _: Any) -> Any:
-        inputs, carried = self.backend.copy_in(inputs) if self.copies else inputs, None
+        inputs, previous = self.backend.copy_in(inputs) if self.copies else inputs, None
         for phase in self.recipe.phases.values():
-            carried = self.backend.run_phase(phase, inputs, carried)
-        return carried
+            previous = self.backend.run_phase(phase, inputs, previous)
+        return previous
 
     def synchronize(self) -> None:
         self.backend.wait()
@@ -409,9 +409,9 @@ class ModelProgram(Program):
             self._run_epoch()
         else:
             phases = self.recipe.phases
-            carried = None if name == next(iter(phases)) else self.carry
+            previous = None if name == next(iter(phases)) else self.carry
             with self.backend.steps():
-                self.carry = self.backend.run_phase(phases[name], self.fixed[0], carried)
+                self.carry = self.backend.run_phase(phases[name], self.fixed[0], previous)
 
     def _run_epoch(self) -> None:
         """Train on every item of the data set once, then evaluate on its held-out part."""

@@ -1,4 +1,4 @@
-"""What the system counts while a case is measured: what got in the way, resident memory, throttling and swapping.
+"""The system's counters during a case: contention, resident memory, throttling and swapping.
 
 Contention (Linux), window by window: waiting for a core, stolen time, forced switches, page faults. All are counters
 that the system keeps anyway; they are read at the two ends of a window. A thread that is ready but has no core counts

@@ -59,7 +59,7 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a case is expected to take: s and B, whether that is known from before, and whether it fits."""
+    """The expected time in s and memory in B of a case, whether earlier runs show them, and whether it fits."""
 
     case: Case
     seconds: float
@@ -324,7 +324,7 @@ class TimeLeft:
 
     @property
     def more(self) -> bool:
-        """Whether anything follows the present part."""
+        """True if another part follows the present one."""
         return self._at + 1 < len(self._parts)
 
     @property

@@ -178,7 +178,7 @@ def by_turns(
 
 
 def _enough_turns(cases: Sequence[RemoteCase]) -> bool:
-    """Return whether times and ratios of commands are known, or the budget is spent."""
+    """Return whether times and ratios of commands are known to the target, or the budget is spent."""
     if not cases or cases[0].stopping.steps is not None:
         return all(case.settled for case in cases)
     stopping, rounds = cases[0].stopping, cases[0].turns

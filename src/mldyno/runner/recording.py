@@ -1,4 +1,4 @@
-"""What was observed of a case, and the record made of it: its steady part, its status, its warnings.
+"""Collect what is observed of a case, and make its record: its steady part, its status, its warnings.
 
 Rule: what is written passes the check of what is read. A fact or a series that would not pass is left out, with a
 warning.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from mldyno import __version__
-from mldyno.analysis.estimates import Process, processes_of, telling, usual_for
+from mldyno.analysis.estimates import Process, processes_of, usual_for, varying_processes
 from mldyno.masking import masked
 from mldyno.metrics import DEVICE_FACTS, FACTS, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
@@ -42,9 +42,9 @@ def new_run_id() -> str:
 
 
 def processes_before(store: Store, machine: Machine) -> list[Process]:
-    """Return what was measured on this machine before, oldest first: from it follows what is usual there."""
+    """Return earlier processes on this machine, oldest first: they show its usual variation."""
     query = Query({"machine": store.name_of(machine)}, heads=False, provenances=("measured",))
-    return telling(reversed(store.history(query, NEWEST_RECORDS)))
+    return varying_processes(reversed(store.history(query, NEWEST_RECORDS)))
 
 
 class NoStepTime(Exception):
@@ -53,7 +53,7 @@ class NoStepTime(Exception):
 
 @dataclass
 class Observed:
-    """What was observed of a case so far: all that its record is made of."""
+    """The observations of a case so far: all that its record is made of."""
 
     case: Case
     run: Run
@@ -73,12 +73,12 @@ class Observed:
 
     @property
     def alone(self) -> bool:
-        """Whether the case was measured without another one."""
+        """True if the case was measured without another one."""
         return self.run.pairing == "alone"
 
     @property
     def settled(self) -> bool:
-        """Whether the target is met, or the budget is spent."""
+        """True if the target is met, or the budget is spent."""
         return self.stopping.enough(self.half_width, self.elapsed, self.steps)
 
     def take_turn(self, turn: Sequence[Series]) -> None:
@@ -116,13 +116,13 @@ def record_of(
     """
     target = observed.stopping.target if observed.stopping.steps is None else None
     facts = observed.facts | {"steps": observed.steps, "wall_time": wall_time, "target": target}
-    series, facts, machine, left_out = _fitting(observed.series, facts, machine)
+    series, facts, machine, left_out = _valid_parts(observed.series, facts, machine)
     noted = [*warnings, *left_out]
     series = [part for part in series if observed.alone == (part.stage != "paired")]  # of these times for ratios only
     if not observed.alone:
         facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
     elif status == "ok":
-        if ratios := in_references(series):  # what slows step and kernel down cancels out
+        if ratios := over_reference_kernel(series):  # what slows step and kernel down cancels out
             facts["step_per_reference"] = float(f"{median(ratios):.6g}")
         start = _steady_from(observed)
         if start is None:
@@ -149,7 +149,7 @@ def record_of(
     return decode(seal(record).text)
 
 
-def _fitting(
+def _valid_parts(
     series: Sequence[Series], facts: Mapping[str, Fact], machine: Machine
 ) -> tuple[list[Series], dict[str, Fact], Machine, list[Warning_]]:
     """Return what is valid in a record, and a warning that names the rest."""
@@ -189,11 +189,11 @@ def _steady_from(observed: Observed) -> int | None:
     start = settled_from(values)
     if start is not None:
         return start
-    scaled = in_references(observed.series)
+    scaled = over_reference_kernel(observed.series)
     return settled_from(scaled) if len(scaled) == len(values) else None
 
 
-def in_references(series: Sequence[Series]) -> list[float]:
+def over_reference_kernel(series: Sequence[Series]) -> list[float]:
     """Return the times of steady blocks, each divided by that of the reference kernel next to it, if any."""
     kernels = {part.turn: part.values for part in series if (part.metric, part.stage) == ("reference_time", "steady")}
     ratios = []

@@ -62,7 +62,7 @@ class Installed(TypedDict):
 
 @dataclass(frozen=True)
 class SelftestResult:
-    """What was tested, with what came of it."""
+    """A result of the self-test: what was tested and where, the measures, the processes."""
 
     device: str
     frameworks: tuple[str, ...]

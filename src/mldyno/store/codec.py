@@ -116,7 +116,7 @@ def _spells_printable(escape: str) -> bool:
     return str(json.loads(f'"{escape}"')).isprintable()
 
 
-def came_from(record: Record, file: str, proof: Proof = "") -> Record:
+def with_origin(record: Record, file: str, proof: Proof = "") -> Record:
     """Note on a record that was just decoded the file that it came from, empty if measured, and its proof."""
     object.__setattr__(record, "imported_from", file)
     object.__setattr__(record, "proof", proof)

@@ -1,6 +1,6 @@
 """Select the records that a word means: a file, an id, a run, a machine, a filter; and explain where there are none.
 
-Rule: simulated records never appear among measured ones; `without_rehearsals` decides.
+Rule: simulated records never appear among measured ones; `without_simulated` decides.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _choices(text: str, store: Store) -> dict[str, Pinned]:
     except (UsageError, StoreError):
         return {}
     part_of_name = pinned.keys() == {"machine"} and pinned["machine"].casefold() != text.casefold()
-    return {} if part_of_name or "imported_from" in pinned else {spelled(pinned): pinned}
+    return {} if part_of_name or "imported_from" in pinned else {filter_text(pinned): pinned}
 
 
 def pinned_by(text: str, store: Store) -> Pinned:
@@ -128,7 +128,7 @@ def pinned_by(text: str, store: Store) -> Pinned:
             return pinned
         return _meaning_of_word(text, known, store, error)
     if "machine" in pinned:
-        pinned["machine"] = the_one_meant(pinned["machine"], store.machines()) or pinned["machine"]
+        pinned["machine"] = machine_meant(pinned["machine"], store.machines()) or pinned["machine"]
     fits = any(Query(pinned).fits_case(case) for case in store.cases())
     return pinned if fits else _of_id(joined, known, store) or pinned
 
@@ -168,8 +168,8 @@ def _meaning_of_word(
     meanings += [{"machine": name} for name in names if name.casefold() == word.casefold()]
     meanings += [{"machine": _own_name(store)}] if word == THIS_MACHINE else []
     if meanings:
-        return _only(word, {spelled(pinned): pinned for pinned in meanings})
-    machine = the_one_meant(word, names)
+        return _only(word, {filter_text(pinned): pinned for pinned in meanings})
+    machine = machine_meant(word, names)
     if machine is not None:
         return {"machine": machine}
     if error is None and "=" in word:
@@ -192,11 +192,11 @@ def _nothing_like(text: str, store: Store) -> UsageError | None:
     return UsageError(f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all.")
 
 
-def without_rehearsals(query: Query, read: Callable[[Query], list[Record]], tell: Tell | None) -> list[Record]:
+def without_simulated(query: Query, read: Callable[[Query], list[Record]], tell: Tell | None) -> list[Record]:
     """Read a query without simulated records, unless they are named or nothing else was measured."""
     if query.ids or "framework" in query.equal:
         return read(query)
-    real = read(replace(query, rehearsed=False))
+    real = read(replace(query, simulated=False))
     if all(record.provenance == "published" for record in real):
         return read(query)
     if tell is not None and read(replace(query, equal={**query.equal, "framework": FAKE})):
@@ -218,7 +218,7 @@ def select(text: str | None, store: Store, since: str = "", tell: Tell | None = 
     if "file" in meaning:
         records = list(_in_file(meaning["file"]))
         named = list(with_names(records, distinct_names({*map(identity_of, records)})))
-        return without_rehearsals(Query(since=since), lambda query: [*filter(query.fits, named)], tell), meaning
+        return without_simulated(Query(since=since), lambda query: [*filter(query.fits, named)], tell), meaning
     if "id" not in meaning:
         return _select_stored(Query(meaning, since=since), store, tell), meaning
     records = store.select(Query(ids=(meaning["id"],), heads=False, since=since))
@@ -229,7 +229,7 @@ def select(text: str | None, store: Store, since: str = "", tell: Tell | None = 
 
 def _select_stored(query: Query, store: Store, tell: Tell | None) -> list[Record]:
     tell_future(replace(query, until=""), store, tell)
-    return without_rehearsals(query, store.select, tell)
+    return without_simulated(query, store.select, tell)
 
 
 def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tell | None) -> list[Selected]:
@@ -314,7 +314,7 @@ def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[s
         name, value = _read_explicit(term, plugin_names) or _read_bare(term, plugin_names)
         if name in pinned and not is_meant(name, value, pinned[name]):
             if not is_meant(name, pinned[name], value):
-                both = " and ".join(spelled({name: each}) for each in (pinned[name], value))
+                both = " and ".join(filter_text({name: each}) for each in (pinned[name], value))
                 raise UsageError(f"'{text}' matches nothing: no record has {both} at once; keep one of them.")
             value = pinned[name]
         pinned[name] = value
@@ -328,7 +328,7 @@ def nothing_named(text: str) -> UsageError:
     return UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
 
 
-def spelled(pinned: Mapping[str, Any]) -> str:
+def filter_text(pinned: Mapping[str, Any]) -> str:
     """Return the filter that pins these values, every term with its axis."""
     return "/".join(f"{name}={AXIS[name].show(value) if name in AXIS else value}" for name, value in pinned.items())
 
@@ -385,8 +385,8 @@ def _read_bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[st
     raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])
 
 
-def the_one_meant(text: str, names: Sequence[str]) -> str | None:
-    """Return the machine that is meant, None where there is none; raise where several fit."""
+def machine_meant(text: str, names: Sequence[str]) -> str | None:
+    """Return the name that a text means, None where there is none; raise where two or more fit."""
     matches = meant(text, names)
     if len(matches) == 1:
         return matches[0]

@@ -23,8 +23,18 @@ from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
 from mldyno.sources import as_typed
 from mldyno.store import figures, layout
-from mldyno.store.codec import came_from, decode_stored
-from mldyno.store.query import COLUMNS, SIGNED, Identity, Query, distinct_names, latest, shown, stored_key, with_names
+from mldyno.store.codec import decode_stored, with_origin
+from mldyno.store.query import (
+    COLUMNS,
+    SIGNED,
+    Identity,
+    Query,
+    distinct_names,
+    latest,
+    shown_name,
+    stored_key,
+    with_names,
+)
 
 PAGE_RECORDS = 500  # read at once
 LARGE_FILE = 256 << 20  # B: a larger file is rewritten only if
@@ -283,12 +293,12 @@ class Store:
         heads = _NEWEST.format(limit=limit)
         newest: dict[tuple[str, str], tuple[str, int]] = {}
         wanted = query.equal.get("machine")
-        meant = [] if wanted is None else [machine.name for machine in names if shown(machine, names) == wanted]
+        meant = [] if wanted is None else [machine.name for machine in names if shown_name(machine, names) == wanted]
         only = "" if wanted is None else f" AND machine IN ({', '.join('?' * len(meant))})"
         columns = "number, case_number, created, machine, key, imported"
         sql = f"{heads} SELECT {columns} FROM newest WHERE case_number IN ({_listed(cases)}){only}"
         for number, case_number, created, name, key, imported in self._read(sql, meant, int, int, str, str, str, int):
-            machine = shown(Identity(name, key, bool(imported)), names)
+            machine = shown_name(Identity(name, key, bool(imported)), names)
             if wanted in (None, machine):
                 head = (machine, cases[case_number].id)
                 newest[head] = max(newest.get(head, ("", 0)), (created, number))
@@ -305,7 +315,7 @@ class Store:
     def _where(self, query: Query) -> tuple[str, list[Any]]:
         """Return the conditions of a query on `records r`, and their values."""
         where, values = self._where_columns(query)
-        if not query.rehearsed or any(name not in COLUMNS for name in query.equal):
+        if not query.simulated or any(name not in COLUMNS for name in query.equal):
             where += f" AND r.case_number IN ({_listed(self._cases(query))})"
         return where, values
 
@@ -318,7 +328,7 @@ class Store:
                 values.append(query.equal[column])
         if "machine" in query.equal:
             wanted, names = query.equal["machine"], self._machine_names()
-            meant = [machine for machine in names if shown(machine, names) == wanted]
+            meant = [machine for machine in names if shown_name(machine, names) == wanted]
             for_each = ["r.machine = ? AND r.key = ? AND (r.imported_from <> '') = ?"] * len(meant)
             where.append(f"({' OR '.join(for_each or [NO_HEAD_YET])})")
             values += [part for machine in meant for part in machine] or [wanted]
@@ -352,7 +362,7 @@ class Store:
 
     def _decoded(self, body: str, file: str, signed: int) -> Record:
         with self._as_damage():
-            return came_from(decode_stored(body), file, "signed" if signed else "")
+            return with_origin(decode_stored(body), file, "signed" if signed else "")
 
     def history(self, query: Query, most: int) -> list[Record]:
         """Return the newest records that a query means, newest first, whatever their status."""
@@ -369,7 +379,7 @@ class Store:
                                                                more="GROUP BY 1, 2, 3, 4"):  # fmt: skip
             if number not in cases:
                 raise StoreError(f"store {self.path}: {layout.DAMAGED}.")
-            counted[cases[number], shown(Identity(name, key, bool(imported)), names)] += count
+            counted[cases[number], shown_name(Identity(name, key, bool(imported)), names)] += count
         return counted
 
     def cases(self) -> list[Case]:
@@ -392,7 +402,7 @@ class Store:
     def machines(self) -> list[str]:
         """Return the names of all machines, stored and published."""
         names = self._machine_names()
-        stored = sorted({shown(machine, names) for machine in names})
+        stored = sorted({shown_name(machine, names) for machine in names})
         return list(dict.fromkeys([*stored, *(record.machine.name for record in figures.published())]))
 
     def _machine_names(self) -> Names:
@@ -413,7 +423,7 @@ class Store:
         names, files = self._machine_names(), dict[str, list[str]]()
         columns, more = "DISTINCT r.imported_from, r.machine, r.key", "AND r.imported_from <> '' ORDER BY 1"
         for file, name, key in self._select(columns, Query(), str, str, str, more=more):
-            files.setdefault(shown(Identity(name, key, True), names), []).append(file)
+            files.setdefault(shown_name(Identity(name, key, True), names), []).append(file)
         return files
 
 

@@ -1,8 +1,8 @@
 """Records in and out of files: JSON lines, which lose nothing, also within a page, and CSV, which carries figures.
 
 Rules: a file is read a line at a time and taken whole or not at all. What is read is a stranger's: lengths are limited,
-packed and unpacked. A record is passed on as its text; where something is left out of it, the copy is a record with an
-id of its own.
+packed and unpacked. A record is passed on as its text; where something is left out of it, the copy is another record,
+with another id.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mldyno.files import check_regular, regular
 from mldyno.printable import printable, shortened
 from mldyno.records import MACHINE_KEY, Proof, Record, canonical, seal
 from mldyno.store import figures
-from mldyno.store.codec import BadRecord, came_from, decode, decode_stored, parse
+from mldyno.store.codec import BadRecord, decode, decode_stored, parse, with_origin
 from mldyno.store.query import CLOCK_SKEW
 from mldyno.store.sqlite import default_path
 from mldyno.temporary import atomic_file
@@ -175,7 +175,7 @@ def _json_lines(source: BinaryIO, path: str, tell: Tell | None) -> Iterator[Reco
                 return
             yield BadRecord(f"line {number}: {error}")
         else:
-            yield came_from(record, "", proven.proof_of(record))
+            yield with_origin(record, "", proven.proof_of(record))
 
 
 def _csv(source: BinaryIO) -> Iterator[Record]:

@@ -30,7 +30,7 @@ Values = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Reference:
-    """What a score is relative to: a frozen set of cases, and their rates on the machine whose score is 100."""
+    """The reference of a score: a frozen set of cases, and their rates on the machine whose score is 100."""
 
     version: int
     machine: str

@@ -80,7 +80,7 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
 
 @dataclass(frozen=True)
 class EndedLoop:
-    """What was observed of a loop, the machine with its devices, and the time in s that was timed in all."""
+    """The observations of a loop, its machine with devices, and the total time measured, in s."""
 
     observed: Observed
     machine: Machine

@@ -1,4 +1,4 @@
-"""What is known about the process that a loop runs in: loaded frameworks, device, ranks, name, items of a batch.
+"""Facts of the process that a loop runs in: loaded frameworks, device, ranks, name, items of a batch.
 
 Rule: import nothing and initialise nothing. A framework or device that the process has not used yet does not count.
 """

@@ -13,15 +13,14 @@ from mldyno.analysis.answers import (
     Answers,
     Verdicts,
     answers,
-    compared_along,
-    compared_in_energy,
+    comparisons_along,
+    energy_comparisons,
     rankings,
     typical,
     unreported,
 )
 from mldyno.analysis.breakdown import bound
-from mldyno.analysis.comparisons import along
-from mldyno.analysis.comparisons import doubts as unproven
+from mldyno.analysis.comparisons import along, not_comparable
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome, thinned
 from mldyno.analysis.scores import missing, reference, scores
@@ -32,7 +31,7 @@ from mldyno.units import count, show_interval
 from mldyno.views import claims
 from mldyno.views.answers import answer_lines, answer_section, verdict_lines
 from mldyno.views.claims import WORK, Sentence, sentence
-from mldyno.views.outcomes import energy_lines, phase_lines, shown, trust_line, trust_lines
+from mldyno.views.outcomes import energy_lines, phase_lines, show_estimate, trust_line, trust_lines
 from mldyno.views.records import BOUNDS, FAKE_FRAMEWORK
 from mldyno.views.tables import render
 from mldyno.views.titles import case_name, case_title, shared_title
@@ -82,7 +81,7 @@ def comparison_lines(
 ) -> list[str]:
     """Return the comparisons along an axis, or along all ways, that no answer reports."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    every = [each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)]
+    every = [each for way in ([by] if by else WAYS) for each in comparisons_along(outcomes, way)]
     sizes = rankings(every, by) if by in SIZES else []
     lines: list[str] = []
     for comparison in unreported(outcomes, reported, by):
@@ -90,11 +89,11 @@ def comparison_lines(
         lines.append(claims.change_sentence(comparison) if of_versions else sentence(comparison))
     return [
         *lines,
-        *map(sentence, compared_in_energy(outcomes, by)),
+        *map(sentence, energy_comparisons(outcomes, by)),
         *claims.contradictions([*every, *(each for ranking in sizes for each in ranking.rest)]),
         *claims.best_sizes(sizes, by or ""),
-        *claims.fastest_frameworks(compared_along(outcomes, "framework")),
-        *unproven(along(good, "framework")),
+        *claims.fastest_frameworks(comparisons_along(outcomes, "framework")),
+        *not_comparable(along(good, "framework")),
         *([claims.nothing_along(by)] if by and not every else []),
     ]
 
@@ -161,7 +160,7 @@ def score_lines(outcomes: Sequence[Outcome]) -> list[str]:
 def _bars(division: Division, most: int) -> list[str]:
     """Draw this machine's fastest device and some others in the same work, the fastest first."""
     step = division.best.step
-    rows = [(1.0, "this machine", division.best, f"{shown(step)} a step" if step else "")]
+    rows = [(1.0, "this machine", division.best, f"{show_estimate(step)} a step" if step else "")]
     for comparison in thinned(division.rivals, most):
         speed, theirs = comparison.speedup.inverse, comparison.base
         rows.append((speed.value, theirs.machine, theirs, show_interval(speed, "x")))

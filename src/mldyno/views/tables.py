@@ -90,7 +90,7 @@ def cell_text(cell: Cell | None, metric: Metric, scale: Scale | None = None) -> 
     return metric.show(cell.figure, cell.figure.unit, scale)
 
 
-def _worded(name: str, part: Any) -> str:
+def _typed(name: str, part: Any) -> str:
     """Return a value of an axis as it is typed: yes, no, fp32."""
     if isinstance(part, bool):
         return "yes" if part else "no"
@@ -101,7 +101,7 @@ def _heads(table: Table) -> list[str]:
     def label(name: str, part: Any) -> str:
         if part is None:
             return "unstated"
-        return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _worded(name, part)
+        return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _typed(name, part)
 
     if not table.cols:
         return [title_of(table)]
@@ -109,7 +109,7 @@ def _heads(table: Table) -> list[str]:
 
 
 def _row_labels(table: Table, row: Key) -> list[str]:
-    return ["" if part is None else _worded(name, part) for name, part in zip(table.rows, row, strict=True)]
+    return ["" if part is None else _typed(name, part) for name, part in zip(table.rows, row, strict=True)]
 
 
 def grid(

@@ -1,4 +1,4 @@
-"""What a worker finds out before anything is measured: frameworks, features, a case's memory, the device's rate."""
+"""Answer questions before anything is measured: frameworks, features, a case's memory, the device's rate."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ OPTIMISER = Optimiser("adam", 1e-4)
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes in which one BERT differs from another."""
+    """The sizes of a BERT."""
 
     layers: int
     width: int

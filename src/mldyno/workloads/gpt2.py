@@ -23,7 +23,7 @@ DROPOUT, EPSILON, INITIAL_STD = 0.1, 1e-5, 0.02  # INITIAL_STD: standard deviati
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes in which one GPT-2 differs from another."""
+    """The sizes of a GPT-2."""
 
     layers: int
     width: int

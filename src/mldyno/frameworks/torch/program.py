@@ -136,11 +136,11 @@ class TorchBackend(Backend):
         self._note(output)
         return output, loss
 
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
-        carried = self.policy.around(phase.run, caches=not self.training)(self.network, inputs, carried)
-        if phase is self.last_phase and carried is not None:
-            self._note(carried)
-        return carried
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
+        previous = self.policy.around(phase.run, caches=not self.training)(self.network, inputs, previous)
+        if phase is self.last_phase and previous is not None:
+            self._note(previous)
+        return previous
 
     def wait(self) -> None:
         self._wait()

@@ -16,7 +16,7 @@ from mldyno.units import count, digits, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines
 from mldyno.views.charts import MIDDLE, NARROW, Mark, Row, Rows
 from mldyno.views.claims import WORK, Sentence, mean_sentence, sentence
-from mldyno.views.outcomes import shown, trust
+from mldyno.views.outcomes import show_estimate, trust
 from mldyno.views.records import headline
 from mldyno.views.report.parts import Chart
 from mldyno.views.report.speeds import compared_commands, speed_interval
@@ -126,10 +126,10 @@ def league(subject: Subject) -> Chart | None:
     )  # fmt: skip
     left_out = len(divisions) - len(drawn)
     caption = f"Not shown: {count(left_out, 'more kind')} of work." if left_out else ""
-    return Chart("league", _standing(ahead, len(compared)), about, wide, caption, narrow)
+    return Chart("league", _league_title(ahead, len(compared)), about, wide, caption, narrow)
 
 
-def _standing(ahead: int, others: int) -> str:
+def _league_title(ahead: int, others: int) -> str:
     if 0 < ahead < others:
         return f"Faster than {ahead} of {others} others in the same work"
     which = "the one other" if others == 1 else f"all {others} others"
@@ -166,7 +166,7 @@ def _mark(outcome: Outcome, best: Outcome) -> Mark:
     assert ours is not None
     assert theirs is not None
     rate = theirs.per(outcome.case.batch or 1, "1/s")  # of a batch: publications do not say what else is counted
-    text, hover = f"{digits(rate.value, rate.half_width)}/s", f"{shown(theirs)} a step; {trust(outcome)}"
+    text, hover = f"{digits(rate.value, rate.half_width)}/s", f"{show_estimate(theirs)} a step; {trust(outcome)}"
     return Mark(speed_interval(ours.value / theirs.value, theirs), text, hover, "soft", outcome.published)
 
 
