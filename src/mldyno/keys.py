@@ -21,6 +21,7 @@ from mldyno.records import MACHINE_KEY
 VARIABLE = "MLDYNO_MACHINE_KEY"
 _BYTES = 32  # of a private key and of a public one
 _SUBMISSION = "mldyno submission"
+RESCUE = "rescue"  # what the code of a rescue file is for
 
 
 class Secret(NamedTuple):

@@ -52,12 +52,14 @@ class Plan(Settings):
     sources: tuple[Source, ...] = ()  # the sources of the user's own workloads
 
     @property
-    def fewest(self) -> int:
+    def fewest_repeats(self) -> int:
+        """The number of processes of each case, at least."""
         return self.repeats or FEWEST_REPEATS
 
     @property
-    def most(self) -> int:
-        return self.fewest if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
+    def most_repeats(self) -> int:
+        """The number of processes of each case, at most: the run chooses how many."""
+        return self.fewest_repeats if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
 
     @property
     def head_to_head(self) -> bool:

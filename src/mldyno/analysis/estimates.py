@@ -194,6 +194,7 @@ class Slopes:
         return max(0.0, min(STEEPEST, (along + self._few * self._common) / (across + self._few)))
 
     def error(self, case: str) -> float:
+        """Return the standard error of the slope of a case."""
         return SLOPES * math.sqrt(self._few / (self._across.get(case, 0.0) + self._few))
 
 

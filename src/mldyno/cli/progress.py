@@ -124,7 +124,9 @@ def listener_for(verbosity: str | None, as_json: bool = False) -> Listener:
 
 def repeat_of(plan: Plan, number: int) -> str:
     """Return the number of a repeat from the second on: repeat 2 of 3; repeat 2 if the run chooses how many."""
-    return f"repeat {number + 1}{f' of {plan.most}' if plan.most == plan.fewest else ''}" if number else ""
+    if not number:
+        return ""
+    return f"repeat {number + 1}" + (f" of {plan.most_repeats}" if plan.most_repeats == plan.fewest_repeats else "")
 
 
 class PlainLines(Listener):
@@ -195,7 +197,7 @@ class PlainLines(Listener):
 
     def _line_end(self, number: int) -> str:
         """Return the repeat and the time left, to end a line with; empty when all is done."""
-        left = time_left(self.left.seconds) if self.todo or self.left.more else ""
+        left = time_left(self.left.seconds) if self.todo or self.left.has_next else ""
         parts = ", ".join(filter(None, [repeat_of(self.left.plan, number), left]))
         return f"  ({parts})" if parts else ""
 

@@ -137,7 +137,7 @@ def check_up(wanted: Wanted, tell: Progress = lambda part, left: None) -> Checku
     gathered = gather_facts(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
     with interrupts:
         frameworks = _frameworks(wanted, vendors, parts)
-        tried = _tried(wanted, frameworks, parts)
+        tried = _try_features(wanted, frameworks, parts)
         parts.begin("cores")
         free = clock.free_cores(gathered.cores) if gathered.cores else None
         devices = [device for framework in frameworks for device in framework.devices]
@@ -174,7 +174,7 @@ def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tupl
     return tuple(installed)
 
 
-def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
+def _try_features(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
     tried: list[Tried] = []
     places = [
         (framework.name, device.name)

@@ -242,6 +242,7 @@ class JaxBackend(Backend):
         return self.framework.compile_time - self.compiled_before
 
     def _stored(self, leaf: Any) -> Any:
+        """Return an array on the host, in the case's type."""
         array = self.jax.device_get(self.jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf)
         return array.astype(self.stored) if is_floating(array) else array
 
@@ -281,6 +282,7 @@ class JaxBackend(Backend):
         return output
 
     def _traced(self, *arguments: Any) -> None:
+        """Count a graph, and keep the shapes of its arguments."""
         self.traces += 1
         struct = self.jax.ShapeDtypeStruct
         self.shapes = self.jax.tree.map(lambda leaf: struct(leaf.shape, leaf.dtype), arguments)

@@ -262,6 +262,7 @@ class MlxBackend(Backend):
         return products | ({"blas": blas()} if self.on_cpu else {})
 
     def _stored(self, leaf: Any) -> Any:
+        """Return a contiguous array in the case's type."""
         array = self.mx.array(leaf)
         array = self.mx.contiguous(array.astype(self.stored) if is_floating(array) else array)
         self.mx.eval(array)

@@ -1,26 +1,50 @@
 """Collect what is observed of a case, and make its record: its steady part, its status, its warnings.
 
+A record that the store does not take is written to a file, which can be imported.
+
 Rule: what is written passes the check of what is read. A fact or a series that would not pass is left out, with a
 warning.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
+import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import Path
 
-from mldyno import __version__
+from mldyno import __version__, keys
 from mldyno.analysis.estimates import Process, processes_of, usual_for, varying_processes
+from mldyno.errors import StoreError
+from mldyno.files import regular
 from mldyno.masking import masked
 from mldyno.metrics import DEVICE_FACTS, FACTS, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
-from mldyno.records import SCHEMA, Case, Checks, Device, Fact, Machine, Record, Run, Series, Software, Warning_, seal
+from mldyno.records import (
+    SCHEMA,
+    Case,
+    Checks,
+    Device,
+    Fact,
+    Machine,
+    Record,
+    Run,
+    Series,
+    Software,
+    Warning_,
+    canonical,
+    seal,
+)  # fmt: skip
 from mldyno.runner.warnings import LEFT_OUT_CODE, Evidence, of_measurement
 from mldyno.stats.intervals import median
 from mldyno.stats.shapes import drift
-from mldyno.store import Query, Store
+from mldyno.store import Query, Store, default_path
 from mldyno.store.codec import decode, flaw_of_series
 from mldyno.timing.stopping import MIN_BLOCKS, Stopping, relative_half_width, settled_from
 
@@ -215,3 +239,39 @@ def _cut(series: Sequence[Series], start: int) -> list[Series]:
         left[part.metric] -= len(early)
         parts += [replace(part, values=early, stage="warmup")] + ([replace(part, values=late)] if late else [])
     return parts
+
+
+def rescue(records: Sequence[Record], store: Path | None) -> str:
+    """Write records that the store would not take to a file; return words that say where it is and what to do."""
+    if not records:
+        return ""
+    ids = [record.id for record in records]
+    proof = canonical({"proves": ids, "rescued": keys.authenticate(keys.RESCUE, *sorted(ids))})
+    text = "".join(f"{line}\n" for line in (proof, *(record.text for record in records)))
+    option = "" if store is None else f" --store {shlex.quote(str(store))}"
+    with suppress(StoreError):
+        option = "" if store == default_path() else option
+    bring_back = f"bring it back with: mldyno import{option}"
+    for folder in (tempfile.gettempdir, os.getcwd, Path.home):
+        try:
+            target = Path(folder()) / f"mldyno-rescued-{records[0].run.id}.jsonl"
+            _append(target, text)
+        except (OSError, RuntimeError):  # a folder that is gone, a user without a home
+            continue
+        return f"What was measured last is in {target}; {bring_back} {shlex.quote(str(target))}"
+    sys.stderr.write(text)
+    return f"What was measured last is above; save it to a file and {bring_back} FILE"
+
+
+def _append(target: Path, text: str) -> None:
+    """Append a text to a file, all of it or nothing; never to a link or a pipe, which others may have put there."""
+    with open(target, "ab", opener=regular) as out:
+        before = out.tell()
+        try:
+            out.write(text.encode())
+            out.flush()
+            os.fsync(out.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(out.fileno(), before)
+            raise

@@ -40,12 +40,11 @@ from mldyno.runner.pairing import (
     run_paired,
     wants_another,
 )
-from mldyno.runner.recording import Observed, now, processes_before, record_of
+from mldyno.runner.recording import Observed, now, processes_before, record_of, rescue
 from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
-from mldyno.store.transfer import rescue
 from mldyno.temporary import is_alive, own_name, remove_leftovers
 from mldyno.timing.stopping import Stopping
 from mldyno.units import show_seconds
@@ -117,7 +116,7 @@ class Runner:
     def _records_of(self, case: Case) -> list[Record]:
         """Return its processes so far, in this run, in which it was alone."""
         name = case.id
-        known = (self.known.get((name, repeat)) for repeat in range(self.plan.most))
+        known = (self.known.get((name, repeat)) for repeat in range(self.plan.most_repeats))
         return [record for record in known if record is not None]
 
     def execute(self, listener: Listener) -> list[Record]:
@@ -127,7 +126,7 @@ class Runner:
             self._begin()
             with awake(), self.interrupts:
                 together = groups(self.plan.cases, self.plan.by)
-                for repeat in range(self.plan.most):
+                for repeat in range(self.plan.most_repeats):
                     for group in together:
                         self._group(repeat, group)
             if not self.left_out:
@@ -151,7 +150,7 @@ class Runner:
         if self.plan.timeout is None:
             self.timeouts = usual_timeouts(self.plan, forecasts)
         self.before = processes_before(self.store, self.machine)
-        todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
+        todo = [(c, r) for r in range(self.plan.most_repeats) for c in self.plan.cases if (c.id, r) not in self.known]
         text = self.plan.text()
         self.store.begin_run(self.run, now(), own_name(), text, keys.authenticate(PLAN, self.run, text))
         self.began = time.monotonic()
@@ -181,7 +180,7 @@ class Runner:
             usual = (before[-1].fact("wall_time") or 0.0) if before and self.plan.repeats is None else 0.0
             if (case.id, repeat) not in self.known and case.id not in self.settled and self._time_left > usual:
                 self._alone(case, repeat, budget_of_process(self.plan, before))
-        if repeat >= self.plan.fewest:
+        if repeat >= self.plan.fewest_repeats:
             return
         known = [(case, self.known.get((case.id, repeat))) for case in cases]
         for members in pairings([case for case, record in known if record is not None and record.status == "ok"]):
@@ -296,8 +295,8 @@ class Runner:
             warnings.append(self._time_was_over(remote.timeout))
         else:
             remote.time_phases()
-            if self.plan.energy and remote.run.repeat < self.plan.fewest:
-                remote.measure_energy(self.plan.budget / self.plan.fewest)
+            if self.plan.energy and remote.run.repeat < self.plan.fewest_repeats:
+                remote.measure_energy(self.plan.budget / self.plan.fewest_repeats)
         remote.close()
         return warnings
 
@@ -320,7 +319,7 @@ class Runner:
             self._pair_by("alternating-processes", repeat, cases)
 
     def _pair_by(self, pairing: Pairing, repeat: int, cases: Sequence[Case]) -> None:
-        times = pairs_per_repeat(pairing, self.plan.fewest)
+        times = pairs_per_repeat(pairing, self.plan.fewest_repeats)
         done = min(self.paired[case.id, repeat, pairing] for case in cases)  # before a resumed run was ended
         for _ in range(times - done):
             self.interrupts.check()

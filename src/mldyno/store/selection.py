@@ -87,6 +87,7 @@ def meant_by(text: str, store: Store) -> Pinned:
 
 
 def _only(text: str, choices: Mapping[str, Pinned]) -> Pinned:
+    """Return the only choice; raise Ambiguous if there are more."""
     if len(choices) > 1:
         raise Ambiguous(text, choices)
     return next(iter(choices.values()))
@@ -213,7 +214,7 @@ def tell_future(query: Query, store: Store, tell: Tell | None) -> None:
 
 
 def select(text: str | None, store: Store, since: str = "", tell: Tell | None = None) -> Selected:
-    """Return the records that a word means (a file, an id, a machine, a filter; all, without one), and what it pins."""
+    """Return the records that a word means (a file, an id, a machine, a filter; all, without one), and its filter."""
     meaning = {} if text is None else meant_by(text, store)
     if "file" in meaning:
         records = list(_in_file(meaning["file"]))

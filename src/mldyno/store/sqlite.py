@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from mldyno.errors import StoreError
 from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
 from mldyno.sources import as_typed
-from mldyno.store import figures, layout
+from mldyno.store import layout
 from mldyno.store.codec import decode_stored, with_origin
 from mldyno.store.query import (
     COLUMNS,
@@ -252,7 +252,7 @@ class Store:
         records = list(self.stream(query))
         if "published" in query.provenances:
             stored = {record.id for record in records}
-            shipped = figures.newest() if query.heads and not query.ids else figures.published()
+            shipped = _published(newest=query.heads and not query.ids)
             records += [record for record in shipped if record.id not in stored and query.fits(record)]
         records.sort(key=lambda record: record.created)
         return records
@@ -388,7 +388,7 @@ class Store:
     def workloads(self) -> list[str]:
         """Return the names of all workloads, stored (commands among them) and published."""
         stored = sorted({case.workload for case in self.cases()})
-        return list(dict.fromkeys([*stored, *(record.case.workload for record in figures.published())]))
+        return list(dict.fromkeys([*stored, *(record.case.workload for record in _published())]))
 
     def workloads_as_typed(self) -> list[str]:
         """Return the same names as users typed them, which a record of each command knows."""
@@ -403,7 +403,7 @@ class Store:
         """Return the names of all machines, stored and published."""
         names = self._machine_names()
         stored = sorted({shown_name(machine, names) for machine in names})
-        return list(dict.fromkeys([*stored, *(record.machine.name for record in figures.published())]))
+        return list(dict.fromkeys([*stored, *(record.machine.name for record in _published())]))
 
     def _machine_names(self) -> Names:
         rows = self._read("SELECT DISTINCT machine, key, imported FROM heads", (), str, str, int)
@@ -425,6 +425,13 @@ class Store:
         for file, name, key in self._select(columns, Query(), str, str, str, more=more):
             files.setdefault(shown_name(Identity(name, key, True), names), []).append(file)
         return files
+
+
+def _published(newest: bool = False) -> Sequence[Record]:
+    """Return all published figures, or the newest of each case and machine."""
+    from mldyno.store import figures  # imported late: a tracked loop needs none
+
+    return figures.newest() if newest else figures.published()
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -22,10 +22,9 @@ from mldyno.axes import TRACKED, unstated
 from mldyno.errors import MldynoError, StoreLocked
 from mldyno.records import Fact, Machine, Record, Run, Series
 from mldyno.runner.events import Interrupts
-from mldyno.runner.recording import Observed, new_run_id, processes_before, record_of
+from mldyno.runner.recording import Observed, new_run_id, processes_before, record_of, rescue
 from mldyno.stats.intervals import rounded
 from mldyno.store import Store
-from mldyno.store.transfer import rescue
 from mldyno.timing.loops import LoopBlocks
 from mldyno.timing.stopping import Stopping, warm_from
 from mldyno.tracking import process

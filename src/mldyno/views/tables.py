@@ -238,7 +238,7 @@ def _terminal(table: Table) -> str:
 
 
 def _in_parts(table: Table, title: str, width: int) -> str:
-    """Repeat the rows, each time with some of the columns below their broken heads; nothing if that can't be."""
+    """Split a wide table into parts with some of its columns each; return nothing if a column does not fit."""
     left = len(table.rows)
     header, body, _ = grid(table)
     cells = [max(len(line[place]) for line in body) for place in range(len(header))]

@@ -78,7 +78,7 @@ def network(nn: Any, shape: Shape) -> Any:
     nn.initialise("zeros_", "bias", dimensions=1)
 
     def forward(ids: Any) -> Any:
-        places = nn.places(ids)
+        places = nn.positions(ids)
         x = words(ids) + types.first(ids)
         x = dropout(norm(x + positions.rows(places)))
         for block in blocks:

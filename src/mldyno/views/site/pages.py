@@ -155,7 +155,7 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
     rows = []
     for entry, name in collection.in_order:
         known = [entry.best(name, mode) for mode in WORK]
-        figures = [score and _figure(score, scales[score.case.mode]) for score in known]
+        figures = [score and _score_cell(score, scales[score.case.mode]) for score in known]
         title = next((device.title for device in entry.newest.machine.devices if device.name == name), "")
         rows.append(str(macros.machine(entry, name, title, kind_of(name), figures, len(entry.on(name)))))
     machines = sum(not entry.published for entry in collection.entries)
@@ -166,12 +166,12 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
     )  # fmt: skip
 
 
-def _figure(score: Score, scale: Scale) -> dict[str, Any]:
+def _score_cell(score: Score, scale: Scale) -> dict[str, Any]:
     framework = place_title(score.case).removeprefix(score.case.device)
     return {"text": show_interval(score, decimals=0) + framework, "sort": score.value, "bar": bar(scale, score)}
 
 
-def _about_score(score: Score) -> dict[str, Any]:
+def _score_in_words(score: Score) -> dict[str, Any]:
     number, interval = interval_parts(score, decimals=0)
     source = f"{count(len(score.outcomes), 'case')} of set {reference().version}; 100 is {reference().machine}"
     about = f"{WORK[str(score.case.mode)].capitalize()} on {place_title(score.case)}"
@@ -185,7 +185,7 @@ def _machine(entry: Entry, collection: Collection, shared: dict[str, Any]) -> st
     sources = dict.fromkeys(str(outcome.records[0].run.suite) for outcome in outcomes)
     facts += [("published in", ", ".join(sources))] if entry.published else []
     return _rendered(
-        "machine.html", shared, "../", entry=entry, facts=facts, scored=list(map(_about_score, entry.scores)),
+        "machine.html", shared, "../", entry=entry, facts=facts, scored=list(map(_score_in_words, entry.scores)),
         unscored=list(_unscored(entry)), cases=[_case(outcome, collection) for outcome in outcomes],
         notes=warning_notes(outcomes), commands=rerun_commands(outcomes), theirs=their_commands(outcomes),
     )  # fmt: skip

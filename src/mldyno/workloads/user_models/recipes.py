@@ -219,6 +219,7 @@ def batch_as_taken(parts: Parts, source: Source, mode: str | None) -> Callable[[
 
 
 def _as_taken(joins: bool, left_out: Path, batch: Batch) -> Batch:
+    """Return the batch without some inputs; with `joins`, its targets become inputs."""
     inputs, targets = batch
     if joins:
         inputs, targets = _appended(inputs, targets), None
