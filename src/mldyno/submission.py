@@ -486,7 +486,7 @@ def _copy_faults(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     """Yield records whose samples are those of another one, times a constant, in any order, or except for one end."""
     buckets: dict[Hashable, list[tuple[list[float], Record]]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.proof != "signed"):
-        values = _values(record)
+        values = _own_samples(record)
         if len(values) < FEWEST_TO_RECOGNISE or max(values) <= (1 + 10 * ALIKE) * min(values):
             continue
         shapes = [((kind, len(shape)), round(shape[1] / BUCKET), shape) for kind, shape in _shapes(values)]
@@ -499,13 +499,13 @@ def _copy_faults(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
             for kind, bucket, shape in shapes:
                 buckets[kind, bucket].append((shape, record))
         elif _measurement(record) != _measurement(original):
-            times = median(values) / median(_values(original))
+            times = median(values) / median(_own_samples(original))
             source = f"record {original.id[:10]} of {original.machine.name} ({original.case.id})"
             scaled = "" if math.isclose(times, 1, rel_tol=1e-3) else f", times {times:.3g}"
             yield record, f"its samples are those of {source}{scaled}; a measurement is submitted once"
 
 
-def _values(record: Record) -> list[float]:
+def _own_samples(record: Record) -> list[float]:
     return record.values("step_time") or record.values("step_time", "paired")
 
 

@@ -302,7 +302,7 @@ class TimeLeft:
             self._step_times[case.id] = step
 
     def _seconds(self, parts: Iterable[RunPart]) -> float:
-        """Return what parts are expected to take, without the pace."""
+        """Return the forecast time of parts, not corrected by the pace of those that are over."""
         return sum(
             max(part.seconds, sum(steps * self._step_times.get(name, 0.0) for name, steps in part.steps.items()))
             for part in parts

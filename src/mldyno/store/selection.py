@@ -44,7 +44,7 @@ def opened(store: AnyStore) -> Store:
     return store if isinstance(store, Store) else Store(store)
 
 
-def _own_name(store: Store) -> str:
+def _name_of_this_machine(store: Store) -> str:
     from mldyno import machine  # asks the system, which few questions need
 
     return store.name_of(machine.describe())
@@ -167,7 +167,7 @@ def _meaning_of_word(
         meanings.append(value)
     meanings += [{column: word} for column in ("run", "imported_from") if store.holds(column, word)]
     meanings += [{"machine": name} for name in names if name.casefold() == word.casefold()]
-    meanings += [{"machine": _own_name(store)}] if word == THIS_MACHINE else []
+    meanings += [{"machine": _name_of_this_machine(store)}] if word == THIS_MACHINE else []
     if meanings:
         return _only(word, {filter_text(pinned): pinned for pinned in meanings})
     machine = machine_meant(word, names)
@@ -249,7 +249,7 @@ def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) 
     if "file" in pinned or "id" in pinned:
         return select(text, store, since, tell)[0]
     if "imported_from" not in pinned:
-        pinned = {"machine": _own_name(store), **pinned}
+        pinned = {"machine": _name_of_this_machine(store), **pinned}
     return _select_stored(Query(pinned, heads=False, since=since, until=latest()), store, tell)
 
 

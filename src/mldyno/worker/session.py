@@ -67,7 +67,9 @@ def open_case(
     framework.start()
     imported = take_time()
     opened = open_set(**vars(data)) if data else None
-    gathered = ranks.gather_team(framework, case, build, opened, data) if team is None else None
+    # A framework that is not parallel refuses ranks, or starts them itself.
+    leads = team is None and case.in_ranks and framework.parallel
+    gathered = ranks.gather_team(framework, case, build, opened, data) if leads else None
     team = team or gathered
     own = case if team is None else ranks.own_share(case, team.local_rank)
     program = framework.open(own, build, opened)
