@@ -20,27 +20,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from mldyno import __version__, keys
+from mldyno import records as model
 from mldyno.analysis.estimates import Process, processes_of, usual_for, varying_processes
 from mldyno.errors import StoreError
 from mldyno.files import regular
 from mldyno.masking import masked
 from mldyno.metrics import DEVICE_FACTS, FACTS, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
-from mldyno.records import (
-    SCHEMA,
-    Case,
-    Checks,
-    Device,
-    Fact,
-    Machine,
-    Record,
-    Run,
-    Series,
-    Software,
-    Warning_,
-    canonical,
-    seal,
-)  # fmt: skip
+from mldyno.records import SCHEMA, Case, Checks, Device, Fact, Machine, Record, Run, Series, Software, Warning_, seal
 from mldyno.runner.warnings import LEFT_OUT_CODE, Evidence, of_measurement
 from mldyno.stats.intervals import median
 from mldyno.stats.shapes import drift
@@ -246,7 +233,7 @@ def rescue(records: Sequence[Record], store: Path | None) -> str:
     if not records:
         return ""
     ids = [record.id for record in records]
-    proof = canonical({"proves": ids, "rescued": keys.authenticate(keys.RESCUE, *sorted(ids))})
+    proof = model.canonical({"proves": ids, "rescued": keys.authenticate(keys.RESCUE, *sorted(ids))})
     text = "".join(f"{line}\n" for line in (proof, *(record.text for record in records)))
     option = "" if store is None else f" --store {shlex.quote(str(store))}"
     with suppress(StoreError):
