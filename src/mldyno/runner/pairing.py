@@ -169,9 +169,13 @@ def by_turns(
             if case in running:
                 running.remove(case)
 
+    def take_turn(case: RemoteCase) -> None:
+        if case.stopping.steps is None or not case.settled:  # else all its steps are done, and another's are not
+            case.measure(LIVE_TURN_S)
+
     attempt(RemoteCase.open)
     while running:
-        attempt(lambda case: case.measure(LIVE_TURN_S))
+        attempt(take_turn)
         if time_left() <= 0 or any(case.out_of_time for case in running) or _enough_turns(running):
             break
     return running, failures
