@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.conftest import Tool
 
@@ -61,6 +63,16 @@ def test_a_tool_that_hangs_or_talks_on_costs_its_time_and_is_ended(script: str, 
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.parametrize("end", ["wait", "exit 0"], ids=["hangs", "leaves its output open"])
+def test_what_a_tool_has_started_is_ended_with_it(end: str, tmp_path: Path) -> None:
+    assert system_queries.ask(written(tmp_path, f"sleep 3600 & echo $! > {tmp_path}/child; {end}")) == ""
+    with suppress(psutil.NoSuchProcess):
+        child = psutil.Process(int((tmp_path / "child").read_text()))
+        with suppress(psutil.TimeoutExpired):
+            child.wait(5.0)
+        assert child.status() == psutil.STATUS_ZOMBIE, "only its parent, which is not ours, has yet to hear of its end"
+
+
 def test_the_time_that_a_tool_has_can_be_given(tmp_path: Path) -> None:
     slow = written(tmp_path, "sleep 0.8; echo done")
     assert system_queries.ask(slow) == ""
@@ -72,17 +84,19 @@ def test_what_is_not_text_becomes_text_that_can_be_shown(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("platform", "script", "cxx", "stubs"),
-    [("darwin", "echo /Library/Developer/CommandLineTools", "", False), ("darwin", "exit 2", "", True),
-     ("darwin", "exit 2", "/opt/homebrew/bin/g++-15", False), ("linux", "exit 2", "", False)],
+    ("platform", "script", "place", "stub"),
+    [("darwin", "echo /Library/Developer/CommandLineTools", "tools", False), ("darwin", "exit 2", "tools", True),
+     ("darwin", "exit 2", "homebrew", False), ("linux", "exit 2", "tools", False)],
 )  # fmt: skip
-def test_compilers_of_a_mac_are_stubs_without_the_command_line_tools(
-    platform: str, script: str, cxx: str, stubs: bool, tool: Tool, monkeypatch: pytest.MonkeyPatch
+def test_a_compiler_of_apple_is_a_stub_without_the_command_line_tools(
+    platform: str, script: str, place: str, stub: bool, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool("xcode-select", f'[ "$1" = -p ] || exit 9; {script}')
+    tool("g++", "exit 9")
+    monkeypatch.setattr(system_queries, "APPLES_TOOLS", str(tmp_path / place))
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setenv("CXX", cxx)
-    assert system_queries.compilers_are_stubs() is stubs
+    assert system_queries.is_stub("g++") is stub
+    assert not system_queries.is_stub("a-compiler-that-is-not-there")
 
 
 def test_a_library_is_found_in_the_loaders_cache_and_folders_without_starting_a_program(

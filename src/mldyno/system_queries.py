@@ -11,6 +11,7 @@ import os
 import re
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from typing import TypeVar
 TOOL_TIMEOUT_S = 5.0  # for a tool to answer
 LONGEST_ANSWER_B = 4 << 20  # of a tool, or a file: the longest that is asked for has some KiB
 LOADER_CACHE = "/etc/ld.so.cache"  # of Linux: the paths of all libraries that its loader finds
+APPLES_TOOLS = "/usr/bin"  # folder of macOS's compilers, make and git, which may be stubs
 KILL_TIMEOUT_S = 1.0  # for a tool that was killed to be gone; one that hangs in its driver is left behind
 RUSAGE_VERSION, RUSAGE_BYTES, PHYS_FOOTPRINT = 2, 1024, 72  # of macOS: its place behind a UUID and seven numbers
 T = TypeVar("T")
@@ -48,7 +50,9 @@ def run(*command: str, timeout_s: float | None = None) -> Answer:
         return Answer()
     ends = time.monotonic() + (TOOL_TIMEOUT_S if timeout_s is None else timeout_s)
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             output = _output(process, ends)
             if output is not None:
@@ -88,9 +92,10 @@ def _bytes(path: str, most: int = LONGEST_ANSWER_B) -> bytes:
     return b""
 
 
-def compilers_are_stubs() -> bool:
-    """Return whether `clang++` and `g++` only open a dialog: on a Mac without the command line tools."""
-    return sys.platform == "darwin" and not os.environ.get("CXX") and run("xcode-select", "-p").code != 0
+def is_stub(tool: str) -> bool:
+    """Return whether a developer's tool only opens a dialog: Apple's on a Mac without the command line tools."""
+    apples = sys.platform == "darwin" and os.path.dirname(shutil.which(tool) or "") == APPLES_TOOLS
+    return apples and run("xcode-select", "-p").code != 0
 
 
 def _output(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
@@ -110,11 +115,11 @@ def _output(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process if it still runs; ignore one that can't be killed."""
+    """Kill a process that was not waited for, with all that it has started; ignore one that can't be killed."""
     assert process.stdout is not None
     with suppress(OSError, subprocess.SubprocessError):
-        if process.poll() is None:
-            process.kill()
+        if process.returncode is None:  # so its number is still that of its session
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait(KILL_TIMEOUT_S)
     process.stdout.close()
 

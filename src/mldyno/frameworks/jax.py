@@ -12,7 +12,7 @@ import pkgutil
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib import metadata
@@ -61,6 +61,12 @@ class Jax(ArrayFramework):
     jax: Any = None
     compile_time = 0.0  # time in s of tracing, lowering and compiling so far
 
+    def environment(self, case: Case) -> dict[str, str]:
+        """Add the CPU to the platforms that the user has chosen: results are compared with it."""
+        chosen = os.environ.get("JAX_PLATFORMS", "")
+        added = {"JAX_PLATFORMS": f"{chosen},cpu"} if chosen and "cpu" not in chosen.split(",") else {}
+        return super().environment(case) | added
+
     def asynchronous(self, device: str) -> bool:
         """Return True: calls return early on all devices."""
         return True
@@ -99,8 +105,14 @@ class Jax(ArrayFramework):
         return platforms | {"mps": "mps" in plugins or "metal" in plugins}
 
     def device(self, case: Case) -> Any:
-        devices = [*self.jax.devices(), *self.jax.devices("cpu")]
-        return next(device for device in devices if device_name(device) == case.device)
+        devices = self.jax.devices()
+        if all(device.platform != "cpu" for device in devices):
+            with suppress(RuntimeError):  # JAX has no CPU where JAX_PLATFORMS omits it
+                devices = [*devices, *self.jax.devices("cpu")]
+        for device in devices:
+            if device_name(device) == case.device:
+                return device
+        raise Unsupported(f"jax has no {case.device} here; JAX_PLATFORMS may leave it out: add it, or unset it")
 
     def on_device(self, case: Case) -> AbstractContextManager[Any]:
         return self.jax.default_device(self.device(case))  # type: ignore[no-any-return]
