@@ -74,6 +74,7 @@ class SelftestResult:
     processes: tuple[Process, ...] = ()
     created: str = ""
     mldyno: str = __version__
+    complete: bool = True  # whether it was not interrupted
 
 
 def document(tested: SelftestResult) -> dict[str, Any]:

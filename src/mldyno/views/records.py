@@ -286,6 +286,8 @@ def replay_lines(tested: SelftestResult, differing: Sequence[Measure]) -> Iterat
     untried = [f"{each.framework} {each.id}" for each in tested.measures if each.ok is None and not each.n]
     if untried:
         yield f"not tried: {', '.join(untried)}"
+    if not tested.complete:
+        yield "it was interrupted: further measures were not tried"
     yield f"{len(differing)} of {len(tested.measures)} measures differ from what is expected of {kind}."
 
 
