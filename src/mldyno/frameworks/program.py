@@ -416,20 +416,21 @@ class ModelProgram(Program):
     def _run_epoch(self) -> None:
         """Train on every item of the data set once, then evaluate on its held-out part."""
         assert self.loader is not None
-        with self.backend.steps():
-            for batch in self.loader.epoch() if self.training else ():
-                self.backend.train(*self.placed(batch), self.recipe.updates)
-        correct = self.backend.count_correct(map(self.placed, self.loader.held_out()))
+        correct = self._train_and_test(self.loader.epoch() if self.training else (), self.loader.held_out())
         self.noted["accuracy"] = correct / self.loader.tested
+
+    def _train_and_test(self, train: Iterable[Batch], test: Iterable[Batch]) -> int:
+        with self.backend.steps():
+            for batch in train:
+                self.backend.train(*self.placed(batch), self.recipe.updates)
+        return self.backend.count_correct(map(self.placed, test))
 
     def prepare_phases(self) -> None:
         """Compile graphs for batch sizes that only an epoch has, before it is timed."""
-        if self.loader is not None:
-            for batch in self.loader.of_each_size(self.loader.data.test, TEST_BATCH):
-                self.backend.infer(self.placed(batch)[0])
-            if self.training:
-                for batch in self.loader.of_each_size(self.loader.data.train, self.loader.batch):
-                    self.backend.train(*self.placed(batch), self.recipe.updates)
+        if self.loader is not None and "epoch" in self.phases:
+            data, batch = self.loader.data, self.loader.batch
+            train = self.loader.of_each_size(data.train, batch) if self.training else ()
+            self._train_and_test(train, self.loader.of_each_size(data.test, TEST_BATCH))
             self.backend.wait()
 
     # -- counters ----------------------------------------------------------------------------------
