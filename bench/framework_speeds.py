@@ -10,7 +10,7 @@ from bench.results import Chapter, Figure
 from bench.work import Work, say
 
 from mldyno import api
-from mldyno.analysis.comparisons import compare, disagreement, doubts
+from mldyno.analysis.comparisons import compare, disagreement, not_comparable
 from mldyno.analysis.outcomes import Outcome
 from mldyno.store import Store
 
@@ -64,7 +64,7 @@ def _add(chapter: Chapter, base: Outcome, other: Outcome) -> None:
     name = f"`{case.workload}` {case.mode}, {case.framework}{' compiled' if case.compile else ''}"
     comparison = compare(base, other)
     if comparison is None or comparison.low is None or comparison.high is None:
-        why = other.reason or (doubts([(base, other)]) or ["no interval"])[0]
+        why = other.reason or (not_comparable([(base, other)]) or ["no interval"])[0]
         chapter.notes.append(f"{name}: {other.status}: {why}.")
         return
     error = disagreement(base, other)

@@ -30,7 +30,8 @@ OWN_SECRET = "0123456789abcdef" * 2
 OWN_KEY = keys.fingerprint(keys.of_seed(OWN_SECRET).public)
 SLOWEST_FIRST = (
     "test_program", "user_models/test_frameworks", "test_rank_faults", "test_nodes",
-    "test_torch_ranks", "test_rank_ports", "test_venv_ppo", "test_abilities", "test_every_workload",
+    "test_torch_ranks", "test_rank_ports", "test_results_notebook", "browser/test_newcomer", "test_catalogue",
+    "test_tensorflow", "test_venv_ppo", "test_abilities", "test_every_workload",
     "test_parent_faults", "browser/test_report", "test_docs", "test_bench_self", "test_simulated_device",
     "test_measure_run_own", "test_cli_readme", "test_user_models_how_to", "test_measure_run_energy",
     "browser/test_site", "fuzz/test_files", "user_models", "test_bench", "callbacks", "tracking/test_process",
@@ -42,7 +43,7 @@ SLOWEST_FIRST = (
 
 
 BY_FRAMEWORK = ("frameworks/test_program.py", "user_models/test_frameworks.py", "test_frameworks_foreign_models.py")
-OWN_PROCESSES = ("jax", "mlx", "tensorflow", "onnxruntime", "openvino")
+OWN_PROCESSES = ("torch", "jax", "mlx", "tensorflow", "onnxruntime", "openvino")
 
 
 def _own_process(nodeid: str) -> str:

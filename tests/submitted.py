@@ -15,7 +15,7 @@ from tests.views.report import made_records
 
 from mldyno import keys, plugins
 from mldyno.records import Case, Checks, Machine, Record, Series, seal
-from mldyno.runner.recording import in_references
+from mldyno.runner.recording import over_reference_kernel
 from mldyno.stats.intervals import median
 from mldyno.store import transfer
 
@@ -53,7 +53,7 @@ def good(case: Case = MLP, step: float = 0.01, machine: Machine = HERE, round_: 
     if case.device == "cpu":
         kernel = Series("reference_time", "s", tuple(1e-4 * (1 + n / 1000) for n in range(60)), turn=0)
         series = (*series, kernel)
-        usual |= {"step_per_reference": median(in_references(series))}
+        usual |= {"step_per_reference": median(over_reference_kernel(series))}
     return seal(replace(record, series=series, facts={**record.facts, **usual, **facts}, checks=checks))
 
 

@@ -102,13 +102,13 @@ def test_the_key_that_earlier_versions_wrote_into_records_is_still_this_machines
     (home / "machine-key").write_text(f"{FORMER}\n")
     key = own_key()
     assert key != FORMER
-    assert keys.present(FORMER) == key
-    assert keys.present("cd" * 16) == "cd" * 16
-    assert keys.present("") == ""
+    assert keys.current_key(FORMER) == key
+    assert keys.current_key("cd" * 16) == "cd" * 16
+    assert keys.current_key("") == ""
     assert (home / "machine-key").read_text() == f"{FORMER}\n", "an earlier version still finds its own"
     monkeypatch.setenv("MLDYNO_MACHINE_KEY", "cd" * 16)
-    assert keys.present("cd" * 16) == own_key()
-    assert keys.present(FORMER) == FORMER
+    assert keys.current_key("cd" * 16) == own_key()
+    assert keys.current_key(FORMER) == FORMER
 
 
 def test_a_signature_is_of_the_key_that_made_it_and_of_these_ids_in_any_order() -> None:
@@ -191,9 +191,9 @@ def test_a_file_that_names_no_machine_is_replaced(home: Path, on: Callable[[str]
 def test_former_keys_are_those_of_the_first_machine_only(home: Path, on: Callable[[str], str]) -> None:
     first = on("a")
     (home / "machine-key").write_text(f"{FORMER}\n")
-    assert keys.present(FORMER) == first
+    assert keys.current_key(FORMER) == first
     on("b")
-    assert keys.present(FORMER) == FORMER
+    assert keys.current_key(FORMER) == FORMER
 
 
 @pytest.fixture

@@ -16,13 +16,14 @@ from tests.submitted import HERE
 from tests.views.report import made_records
 from tests.views.site import made_machines
 
-from mldyno import api, submission
+from mldyno import api, keys, submission
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Case, Machine, Record, Series, seal
 from mldyno.store import Store, transfer
 from mldyno.store.codec import decode
 
 MLP = Case("mlp", mode="infer", batch=128)
+FORMER = "ab" * 16  # a key from before it was a secret
 RATE = 268_697_600 / 0.01  # FLOP/s, of a step of 10 ms
 
 
@@ -111,7 +112,13 @@ def test_a_file_of_nothing_but_faults_is_given_up_after_a_hundred(tmp_path: Path
 def own(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store with records of this machine, of others, and fake ones."""
     monkeypatch.chdir(tmp_path)
-    here = replace(HERE, key=OWN_SECRET)  # as an earlier version wrote it
+    folder, secret = tmp_path / "data", keys.of_seed(OWN_SECRET)
+    folder.mkdir()
+    (folder / "machine-secret").write_text(f"{secret.private.hex()} {secret.public.hex()}\n")
+    (folder / "machine-key").write_text(FORMER)
+    monkeypatch.setattr(keys, "data_folder", lambda: folder)
+    monkeypatch.delenv("MLDYNO_MACHINE_KEY")
+    here = replace(HERE, key=FORMER)  # as an earlier version wrote it
     other_case = replace(MLP, batch=7)
     store.append(
         [
@@ -143,6 +150,17 @@ def test_the_newest_records_of_this_machine_are_written_as_private_copies_the_sc
     assert lines[1:] == ["left out: 1 fake record"]
     assert api.check_submissions([path]) == (3, [])
     assert api.submit(store=own)[0] == path
+
+
+def test_a_key_that_earlier_versions_wrote_into_records_signs_nothing(
+    own: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLDYNO_MACHINE_KEY", FORMER)
+    with pytest.raises(MldynoError, match=r"MLDYNO_MACHINE_KEY is in records of an earlier mldyno.*data/machine-key"):
+        api.submit(store=own)
+    assert list(Path().glob("*.jsonl")) == []
+    monkeypatch.delenv("MLDYNO_MACHINE_KEY")
+    assert api.submit(store=own)[1] == 3
 
 
 def test_a_word_narrows_what_is_submitted(own: Store) -> None:

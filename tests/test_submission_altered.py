@@ -136,6 +136,14 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "a mode that it has not": (Case("copy", mode="infer", batch=64), case(mode="train"), "has no mode train"),
     "another workload": (MLP, case(workload="mnist-mlp"), "its params is"),
     "a version to come": (MLP, case(version=9), "is not known here"),
+    "a framework that no one has": (
+        MLP, both(case(framework="fastest"), machine(devices=(Device("cpu", "fastest"),)), fact("peak_flops", None),
+                  lambda record: replace(record, software=Software(framework="fastest"))),
+        "framework fastest is not known here"),
+    "no steps at all": (
+        MLP, both(fact("steps", 0), lambda record: replace(
+            record, series=tuple(replace(part, turn=None) for part in record.series))),
+        "it says 0 steps, and its samples are of 0"),
     "a process of its own": (
         MLP, both(case(framework="command"), lambda record: replace(record, software=Software(framework="command"))),
         "mlp is not run as a whole process"),
@@ -243,6 +251,10 @@ ALTERED: dict[str, tuple[Case, Alter, str]] = {
     "8xH100": (MLP, machine(name="8xH100"), "none of its parts is H100"),
     "A100_80GB": (MLP, machine(name="A100_80GB"), "none of its parts is A100"),
     "M 1 Max": (MLP, machine(name="M 1 Max"), "none of its parts is M 1 Max"),
+    "M 1 M a x": (MLP, machine(name="M 1 M a x"), "none of its parts is M1Max"),
+    "R T X 4 0 9 0": (MLP, machine(name="R T X 4 0 9 0"), "none of its parts is RTX4090"),
+    "RT X 40 90": (MLP, machine(name="my RT X 40 90"), "none of its parts is RT X 40 90"),
+    "8 x H 1 0 0": (MLP, machine(name="8 x H 1 0 0"), "none of its parts is H100"),
     "M1 Max in Cyrillic letters": (MLP, machine(name="\u041c1 M\u0430x"), "none of its parts is M1 Max"),
     "M1 Max in small capitals": (MLP, machine(name="\u1d0d1 Max"), "none of its parts is M1 Max"),
     "H100 in other digits": (MLP, machine(name="H\u0661\u0660\u0660"), "none of its parts is H100"),
@@ -294,6 +306,13 @@ def test_energy_that_fits_time_and_power_and_the_trade_marks_of_a_part_are_no_fa
     record = with_energy(0.5, 50.0)(
         good(machine=replace(THEIRS, cpu="Intel(R) Core(TM) Ultra 7 155H", name="Core Ultra"))
     )
+    assert faults(written(tmp_path / "good.jsonl", [seal(record)], THEIR_SECRET)) == []
+
+
+@pytest.mark.parametrize("name", ["rack 1 2 3", "Lab A 10", "RX 580 8 GB", "box 5 8 0"])
+def test_a_name_of_other_words_and_numbers_is_no_fault(name: str, tmp_path: Path) -> None:
+    card = Device("cuda:1", "torch", "AMD Radeon RX 580")
+    record = good(machine=replace(THEIRS, name=name, devices=(*THEIRS.devices, card)))
     assert faults(written(tmp_path / "good.jsonl", [seal(record)], THEIR_SECRET)) == []
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.conftest import Tool
 
@@ -61,6 +63,16 @@ def test_a_tool_that_hangs_or_talks_on_costs_its_time_and_is_ended(script: str, 
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.parametrize("end", ["wait", "exit 0"], ids=["hangs", "leaves its output open"])
+def test_what_a_tool_has_started_is_ended_with_it(end: str, tmp_path: Path) -> None:
+    assert system_queries.ask(written(tmp_path, f"sleep 3600 & echo $! > {tmp_path}/child; {end}")) == ""
+    with suppress(psutil.NoSuchProcess):
+        child = psutil.Process(int((tmp_path / "child").read_text()))
+        with suppress(psutil.TimeoutExpired):
+            child.wait(5.0)
+        assert child.status() == psutil.STATUS_ZOMBIE, "only its parent, which is not ours, has yet to hear of its end"
+
+
 def test_the_time_that_a_tool_has_can_be_given(tmp_path: Path) -> None:
     slow = written(tmp_path, "sleep 0.8; echo done")
     assert system_queries.ask(slow) == ""
@@ -72,14 +84,41 @@ def test_what_is_not_text_becomes_text_that_can_be_shown(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("platform", "script", "cxx", "stubs"),
-    [("darwin", "echo /Library/Developer/CommandLineTools", "", False), ("darwin", "exit 2", "", True),
-     ("darwin", "exit 2", "/opt/homebrew/bin/g++-15", False), ("linux", "exit 2", "", False)],
+    ("platform", "script", "place", "stub"),
+    [("darwin", "echo /Library/Developer/CommandLineTools", "tools", False), ("darwin", "exit 2", "tools", True),
+     ("darwin", "exit 2", "homebrew", False), ("linux", "exit 2", "tools", False)],
 )  # fmt: skip
-def test_compilers_of_a_mac_are_stubs_without_the_command_line_tools(
-    platform: str, script: str, cxx: str, stubs: bool, tool: Tool, monkeypatch: pytest.MonkeyPatch
+def test_a_compiler_of_apple_is_a_stub_without_the_command_line_tools(
+    platform: str, script: str, place: str, stub: bool, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool("xcode-select", f'[ "$1" = -p ] || exit 9; {script}')
+    tool("g++", "exit 9")
+    monkeypatch.setattr(system_queries, "APPLES_TOOLS", str(tmp_path / place))
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setenv("CXX", cxx)
-    assert system_queries.compilers_are_stubs() is stubs
+    assert system_queries.is_stub("g++") is stub
+    assert not system_queries.is_stub("a-compiler-that-is-not-there")
+
+
+def test_a_library_is_found_in_the_loaders_cache_and_folders_without_starting_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the processor of this Python only; what has its name and is no library is none."""
+    elf = Path(sys.executable).read_bytes()[:20] if sys.platform == "linux" else b"\x7fELF" + bytes(16)
+    other = elf[:18] + bytes((elf[18] ^ 0xFF, elf[19]))
+    (tmp_path / "python").write_bytes(elf)
+    for folder, content in (("i386", other), ("x86", elf), ("own", elf), ("text", b"INPUT(x)")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "libjemalloc.so.2").write_bytes(content)
+    (tmp_path / "own" / "libtcmalloc_minimal.so.4").write_bytes(elf)
+    keys = [f"libjemalloc.so.2\0{tmp_path}/{folder}/libjemalloc.so.2\0" for folder in ("text", "i386", "x86", "none")]
+    (tmp_path / "cache").write_bytes(b"glibc-ld.so.cache1.1\0" + "".join(keys).encode())
+    monkeypatch.setattr("mldyno.system_queries.sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr(system_queries, "LOADER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/missing:{tmp_path}/own")
+    monkeypatch.setattr("mldyno.system_queries.subprocess.Popen", None)
+    assert system_queries.shared_library("jemalloc") == "libjemalloc.so.2"
+    assert system_queries.shared_library("tcmalloc_minimal") == "libtcmalloc_minimal.so.4"
+    assert system_queries.shared_library("tcmalloc") is None
+    (tmp_path / "x86" / "libjemalloc.so.2").unlink()
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert system_queries.shared_library("jemalloc") is None

@@ -9,11 +9,11 @@ axes in the order of the fields. The default of a new axis is what all cases did
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from mldyno import interpreters
 from mldyno.errors import UsageError, unknown
 
 Mode = Literal["train", "infer"]
@@ -29,6 +29,7 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 DEVICE_KINDS: tuple[str, ...] = ("cpu", "gpu", "mps", "cuda", "xpu")
 FAKE = "fake"  # the framework that computes nothing
 COMMAND, TRACKED = "command", "tracked"  # in place of a framework: a user's own command, a user's own loop
+INTERPRETER_NAME = re.compile(r"3\.[0-9]+\.[0-9][0-9A-Za-z.+-]*")  # as `interpreters.name_of` returns it
 LARGEST_WHOLE = 2**53  # whole numbers in a record stay exact in any JSON reader
 
 
@@ -98,7 +99,7 @@ class Axis:
         word = self.words.get(word, word)
         if word in (*self.values, *plugin_names) and not self.prefix:
             return word
-        if self.read is interpreter and interpreters.NAME.fullmatch(word):
+        if self.read is interpreter and INTERPRETER_NAME.fullmatch(word):
             return word
         if self.read is device_name and word.partition(":")[0] in DEVICE_KINDS:
             return self.parse(word)
@@ -152,7 +153,7 @@ def device_name(axis: Axis, text: str) -> str:
 
 def interpreter(axis: Axis, text: str) -> str:
     """Read the name of an interpreter; paths are resolved only where a user gives them, by `interpreters.name_of`."""
-    if not interpreters.NAME.fullmatch(text):
+    if not INTERPRETER_NAME.fullmatch(text):
         raise UsageError(f"'{text[:40]}' is not the name of an interpreter; write it as a case does: 3.11.7+jax0.10.2.")
     return text
 
@@ -244,7 +245,7 @@ class Case:
         return any(LOADER in axis.needs and getattr(self, axis.name) != axis.default for axis in AXES)
 
     @property
-    def rehearsed(self) -> bool:
+    def simulated(self) -> bool:
         """Return whether it is simulated: the fake framework computes nothing, and its times are not real."""
         return self.framework == FAKE
 

@@ -32,7 +32,7 @@ def _calls(method: str) -> Callable[..., None]:
 
 
 class _Callbacks:
-    """What the callbacks of all packages share; nothing counts before a training begins."""
+    """Base class of all callbacks; nothing counts before a training begins."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()

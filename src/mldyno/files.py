@@ -7,13 +7,15 @@ or by `<(…)`, is allowed: it is in folders of the system.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mldyno.errors import MldynoError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LONGEST_STEM = 40  # characters of a name that are in the name of a file
 _OPENED_BY_THE_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/")
@@ -56,6 +58,8 @@ def regular(path: str, flags: int) -> int:
 
 def expanded(path: str) -> Path:
     """Return a path with its `~` expanded."""
+    from pathlib import Path  # imported late: all commands with options import this module
+
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -65,14 +69,18 @@ def expanded(path: str) -> Path:
 def make_folder(path: str) -> str:
     """Make a folder where it is missing; return its path."""
     try:
-        Path(path).mkdir(exist_ok=True)
+        os.mkdir(path)
     except OSError as error:
+        if os.path.isdir(path):
+            return path
         raise MldynoError(f"{path}: {error.strerror or error}; name a folder, or a place for one.") from None
     return path
 
 
 def file_stem(name: str, *parts: str) -> str:
     """Return a name for files: letters and digits of a name, and a hash of it and of the other parts."""
+    import hashlib
+
     digest = hashlib.sha256("\0".join((name, *parts)).encode(errors="surrogatepass")).hexdigest()[:12]
     letters = re.sub("[^a-z0-9]+", "-", name.lower())[:LONGEST_STEM].strip("-")
     return f"{letters}-{digest}" if letters else digest

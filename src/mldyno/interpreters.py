@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 
+from mldyno.axes import INTERPRETER_NAME
 from mldyno.errors import UsageError
 
 OLDEST = (3, 10)
 ANSWER_TIMEOUT_S = 60.0
-LONGEST_NAME = 120  # characters
+LONGEST_INTERPRETER_NAME = 120  # characters
 PACKAGES = ("torch", "tensorflow", "jax", "mlx", "onnxruntime", "openvino")
-NAME = re.compile(r"3\.[0-9]+\.[0-9][0-9A-Za-z.+-]*")  # the name of an interpreter, as `name_of` returns it
 QUESTION = f"""
 import json, sys
 from importlib import metadata
@@ -36,7 +36,7 @@ def name_of(text: str) -> str:
     """Return the name of the interpreter at a path, such as 3.11.7+jax0.10.2, by starting it; or the name given."""
     import shutil  # imported late: every command imports this module
 
-    if NAME.fullmatch(text):
+    if INTERPRETER_NAME.fullmatch(text):
         return text
     path = shutil.which(text)
     if path is None:
@@ -52,7 +52,7 @@ def name_of(text: str) -> str:
 
 
 def _name(*parts: str) -> str:
-    return re.sub(r"[^0-9A-Za-z.+-]", "-", "+".join(parts))[:LONGEST_NAME]
+    return re.sub(r"[^0-9A-Za-z.+-]", "-", "+".join(parts))[:LONGEST_INTERPRETER_NAME]
 
 
 def name_for(name: str, framework: str) -> str:

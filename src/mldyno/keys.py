@@ -17,7 +17,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from mldyno.system_queries import ask, read
 VARIABLE = "MLDYNO_MACHINE_KEY"
 _BYTES = 32  # of a private key and of a public one
 _SUBMISSION = "mldyno submission"
+RESCUE = "rescue"  # what the code of a rescue file is for
 
 
 class Secret(NamedTuple):
@@ -57,14 +58,23 @@ def fingerprint(public: bytes) -> str:
     return hashlib.sha256(public).hexdigest()[:32]
 
 
-def present(key: str) -> str:
-    """Return this machine's key where `key` is the one that its records held before it had a secret; else `key`."""
+def current_key(key: str) -> str:
+    """Return this machine's current key if `key` is its former one, from before it had a secret; else `key`."""
     former = os.environ.get(VARIABLE)  # it was the variable itself, or in the file machine-key
     if former:
         return own_key() or key if key == former else key
     with suppress(OSError):
         former = (data_folder() / "machine-key").read_text(encoding="ascii", errors="replace").strip()
     return own_key() or key if key and key == former and _first_here() else key
+
+
+def check_secret(known: Collection[str]) -> None:
+    """Raise where MLDYNO_MACHINE_KEY is one of the keys that records hold, as those of earlier versions do."""
+    if os.environ.get(VARIABLE) in known:
+        raise MldynoError(
+            f"{VARIABLE} is in records of an earlier mldyno, so it is no secret; unset it, and write its value into "
+            f"{data_folder() / 'machine-key'}: these records remain this machine's."
+        )
 
 
 def sign(ids: Iterable[str]) -> tuple[str, str]:
@@ -77,7 +87,7 @@ def sign(ids: Iterable[str]) -> tuple[str, str]:
             f"no key can be kept in {data_folder()}, and a submission is signed with it; make that folder writable, "
             f"or set {VARIABLE}."
         )
-    return secret.public.hex(), Ed25519PrivateKey.from_private_bytes(secret.private).sign(_submission(ids)).hex()
+    return secret.public.hex(), Ed25519PrivateKey.from_private_bytes(secret.private).sign(_signed_text(ids)).hex()
 
 
 def signer(ids: Iterable[str], public: str, signature: str) -> str | None:
@@ -87,13 +97,14 @@ def signer(ids: Iterable[str], public: str, signature: str) -> str | None:
 
     try:
         raw = bytes.fromhex(public)
-        Ed25519PublicKey.from_public_bytes(raw).verify(bytes.fromhex(signature), _submission(ids))
+        Ed25519PublicKey.from_public_bytes(raw).verify(bytes.fromhex(signature), _signed_text(ids))
     except (InvalidSignature, ValueError):
         return None
     return fingerprint(raw)
 
 
-def _submission(ids: Iterable[str]) -> bytes:
+def _signed_text(ids: Iterable[str]) -> bytes:
+    """Return the text that the signature of a submission covers."""
     return "\n".join((_SUBMISSION, *sorted(ids))).encode()
 
 

@@ -157,7 +157,7 @@ UNNAMED = Device.title  # of a device without a name by its framework
 
 
 class Vendors:
-    """What the system and the vendors' tools report of the devices of this machine.
+    """Descriptions of this machine's devices from the system and the vendors' tools.
 
     Each tool is run at most once in the life of this object, and only if it has such a device. It may take seconds:
     never use it while a case is measured.

@@ -44,7 +44,7 @@ SHAPES = {
     "a JSON web token": r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",
     "a private key": r"-----BEGIN[ A-Z]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*",
 }
-# What stands before a secret, be it the words of a command or a text: <gap> is between two words, <others> are some.
+# What precedes a secret in a command's words or in a text: <gap> is between two words, <others> are some words.
 BEFORE = {
     "sshpass": "sshpass<gap><others>-p<gap>?",
     "MySQL, 7-Zip": "(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|7z|7za)<gap><others>-p",

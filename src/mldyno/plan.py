@@ -52,12 +52,14 @@ class Plan(Settings):
     sources: tuple[Source, ...] = ()  # the sources of the user's own workloads
 
     @property
-    def fewest(self) -> int:
+    def fewest_repeats(self) -> int:
+        """The number of processes of each case, at least."""
         return self.repeats or FEWEST_REPEATS
 
     @property
-    def most(self) -> int:
-        return self.fewest if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
+    def most_repeats(self) -> int:
+        """The number of processes of each case, at most: the run chooses how many."""
+        return self.fewest_repeats if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
 
     @property
     def head_to_head(self) -> bool:
@@ -75,7 +77,7 @@ class Plan(Settings):
 
     def same_as(self, other: Plan) -> bool:
         """Return whether both plans measure the same, wherever the user's code is."""
-        texts = {replace(plan, sources=tuple(source.anywhere for source in plan.sources)).text()
+        texts = {replace(plan, sources=tuple(source.without_paths for source in plan.sources)).text()
                  for plan in (self, other)}  # fmt: skip
         return len(texts) == 1
 
@@ -232,11 +234,14 @@ def sweep(
     sizes = [str(size) for size in geometric(first, last, per_doubling)]
     plan = expand([workload], {**axes, over: sizes}, settings, here)
     if not axes.get("device") and not _varied(plan.cases, over):
-        names = here(plan.cases[0].framework, plan.cases[0].python)
+        framework, python = plan.cases[0].framework, plan.cases[0].python
+        if python is None and not plugins.installed(framework):
+            raise MldynoError(f"{framework} is not installed for this Python; pip install 'mldyno[{framework}]'.")
+        names = here(framework, python)
         accelerators = [name for name in names if name != "cpu"]
         if not accelerators:
             raise MldynoError(
-                f"crossover compares two devices, and {plan.cases[0].framework} sees only {', '.join(names)} here; "
+                f"crossover compares two devices, and {framework} sees only {', '.join(names)} here; "
                 "give another option two values, such as --precision fp32,bf16. `mldyno doctor` says what it finds."
             )
         plan = expand([workload], {**axes, "device": ["cpu", accelerators[0]], over: sizes}, settings, here)

@@ -163,7 +163,7 @@ class Record:
     imported_from: str = field(default="", compare=False, repr=False)
     """The file that it came from; empty where it was measured into the store. Not a part of the text."""
     proof: Proof = field(default="", compare=False, repr=False)
-    """What proves its origin: the signature of its machine's key, or this machine's own secret. Not in the text."""
+    """The proof of its origin: the signature of its machine's key, or this machine's own secret. Not in the text."""
 
     @property
     def shown_machine(self) -> str:
@@ -172,17 +172,17 @@ class Record:
 
     @property
     def alone(self) -> bool:
-        """Whether the case was alone in its process; otherwise its times count for ratios only."""
+        """True if the case was alone in its process; otherwise its times count for ratios only."""
         return self.run.pairing == "alone"
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run was ended by the user within this case, so that a resumed run repeats it."""
+        """True if the run was ended by the user within this case, so that a resumed run repeats it."""
         return any(warning.code == "interrupted" for warning in self.warnings)
 
     @property
     def crowded_out(self) -> bool:
-        """Whether it failed because other programs had taken the machine's memory."""
+        """True if it failed because other programs had taken the machine's memory."""
         return self.status == "failed" and any(warning.code == "memory-taken" for warning in self.warnings)
 
     def fact(self, name: str) -> Any:

@@ -32,7 +32,7 @@ FIGURES = ("step", "throughput", "first_step", "peak_memory")  # columns of a da
 
 
 class Shown:
-    """Shows as many of its lines as fit on a screen where it is not printed."""
+    """Base class: a prompt shows as many of its lines as fit on a screen; `print` shows all."""
 
     def __repr__(self) -> str:
         text = str(self)
@@ -189,7 +189,7 @@ class Results(Shown):
 
     @property
     def all_ok(self) -> bool:
-        """Whether every case succeeded, be it that other programs took the memory of some of its processes."""
+        """True if every case succeeded, even if other programs took the memory of some of its processes."""
         good = {record.case for record in self.records if record.status == "ok"}
         return all(record.status == "ok" or (record.crowded_out and record.case in good) for record in self.records)
 
@@ -368,7 +368,7 @@ class Measurement(Shown):
 
 @dataclass(frozen=True, repr=False)
 class ModelCheck(Shown):
-    """How fast a model of this process is in different ways, and the largest batch that should fit."""
+    """The speed of a model of this process in different ways, and the largest batch that should fit."""
 
     results: Results
     largest: Sequence[Any]  # estimates: a case, its batch, and whether a larger one may fit too

@@ -104,7 +104,7 @@ def _setting(default: Any, help: str, read: Callable[[Setting, Any], Any], **ent
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How well and how long each case is measured."""
+    """The precision and the duration with which each case is measured."""
 
     steps: int | None = _setting(None, "Run exactly this many steps instead of stopping at the target.", whole_number)
     budget: float = _setting(

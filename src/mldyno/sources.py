@@ -77,7 +77,7 @@ class Source:
         return not os.path.isabs(place) or os.path.exists(place)
 
     @property
-    def anywhere(self) -> Source:
+    def without_paths(self) -> Source:
         """Return the same source without its paths."""
         return replace(self, place="", folder="", root="", other="")
 
@@ -122,7 +122,7 @@ def read(text: str, weights: bool = False, download: bool = False) -> Source:
     path, colon, function = text.rpartition(":") if ".py:" in text else (text, "", "")
     place = os.path.abspath(os.path.expanduser(path))
     if not os.path.isfile(place):
-        raise UsageError(f"there is no file '{path}' here; name one that exists, such as my_model.py.")
+        raise UsageError(f"there is no file '{path}' here; name one that exists.")
     if colon and not function.isidentifier():
         raise UsageError(f"'{function}' can't be a function of {path}; write {path}:{USUAL_FUNCTION}.")
     if place.endswith(".onnx"):

@@ -1,4 +1,4 @@
-"""What goes into a shared collection: plausible records, judged again from their raw samples.
+"""Check records for a shared collection: plausible ones pass, judged again from their raw samples.
 
 Shape, id, time and provenance are judged as on import. Each record is judged by its own samples, by the catalogue and
 by upper limits of what any device can do; then all records of all files are compared with each other.
@@ -20,7 +20,7 @@ from mldyno.analysis.scores import reference
 from mldyno.errors import MldynoError
 from mldyno.frameworks import TOLERANCE, Framework, Unsupported
 from mldyno.records import Machine, Record, seal
-from mldyno.runner.recording import in_references
+from mldyno.runner.recording import over_reference_kernel
 from mldyno.stats.intervals import median
 from mldyno.store import figures
 from mldyno.store.transfer import private_copy
@@ -62,11 +62,13 @@ CPU_BYTES_PER_S, ACCELERATOR_BYTES_PER_S = 1e13, 1e14  # copies that a cache may
 
 CHIP = re.compile(
     r"\bM ?[1-9]\d?(?: ?(?:Pro|Max|Ultra))?\b"
-    r"|\b(?:RTX|GTX|GeForce|RX|Radeon|Arc) ?(?:PRO )?[AB]?\d{3,4}(?: ?Ti| ?SUPER| ?XTX?)*\b|\bMI ?\d{2,3}X?\b"
+    r"|\b(?:R ?T ?X|G ?T ?X|Ge ?Force|R ?X|Radeon|Arc) ?(?:PRO )?[AB]?(?:\d{3,4}|\d\d \d\d)(?: ?Ti| ?SUPER| ?XTX?)*\b"
+    r"|\bMI ?\d{2,3}X?\b"
     r"|\b(?:T4|L4|L40S?|A10G?|A[34]0|[APV]100|H ?[12]00|B[123]00|G[HB] ?[23]00|A6000)\b|\bTPU ?v?\d[a-z]?\b"
     r"|\bGaudi ?\d\b|\bi[3579]\b|\bCore ?Ultra\b|\bXeon\b|\bEPYC\b|\bRyzen\b|\bThreadripper\b|\bJetson\b",
     re.IGNORECASE,
 )  # in the name of a machine: what it claims to be
+SPACED_OUT = re.compile(r"(?<!\S)\w(?: \w(?!\S)){2,}")  # letters and digits apart from each other: H 1 0 0
 CHIP_COUNT = re.compile(r"\b\d+x(?=[A-Z])|(?<=\d)x\d+\b", re.IGNORECASE)  # beside a chip: 8xH100, H100x8
 TRADEMARK = re.compile(r"\((?:R|TM|C)\)|[®™©]", re.IGNORECASE)
 LIKE_LATIN = str.maketrans("АВЕЗКМНОРСТУХаеорсухіѕЅІЈΑΒΕΖΗΙΚΜΝΟΡΤΥΧο", "ABE3KMHOPCTYXaeopcyxisSIJABEZHIKMNOPTYXo")
@@ -85,8 +87,8 @@ def fake(record: Record) -> bool:
     return bool(record.fact("fake_time")) or record.case.framework == "fake"
 
 
-def of_key(record: Record, key: str | None) -> Record:
-    """Return the private copy of a record of this machine that it signs, under its present key: it had another once."""
+def signed_copy(record: Record, key: str | None) -> Record:
+    """Return the private copy of a record that this machine signs, with its current key in place of a former one."""
     copy = replace(private_copy(record), proof="signed")
     if copy.machine.key == key:
         return copy
@@ -123,8 +125,8 @@ def judged(files: Sequence[Sequence[Record]], vouched: bool = False) -> list[lis
 def compared(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     """Yield the faults that show only where records are compared with each other."""
     for machine in grouped(records, lambda record: record.machine.key or record.machine.name).values():
-        yield from _hardware(machine)
-    yield from _copies(records)
+        yield from _hardware_faults(machine)
+    yield from _copy_faults(records)
 
 
 def _place(record: Record) -> tuple[object, ...]:
@@ -149,24 +151,24 @@ def _faults(record: Record, plain_peak: float, vouched: bool) -> Iterator[str]:
         return
     workload = _of_catalogue(record)
     if not record.alone:
-        yield from _energy(record, "paired")
+        yield from _energy_faults(record, "paired")
         if workload is not None:
-            yield from _paired(record, workload)
+            yield from _pairing_faults(record, workload)
         return
     headline = step_time([record]) if record.values("step_time") else None
     if headline is None:
         yield "no time of a step can be worked out from its samples; leave it out"
         return
-    yield from _samples(record, headline.value)
-    yield from _energy(record, "steady")
-    yield from _device(record)
+    yield from _sample_faults(record, headline.value)
+    yield from _energy_faults(record, "steady")
+    yield from _device_faults(record)
     for check in ("learned", "agrees"):
         if getattr(record.checks, check) is False:
             yield f"its check '{check}' failed, so it is not ok; {AGAIN}"
     if workload is not None:
-        yield from _work(record, workload)
-        yield from _checks(record)
-    yield from _rates(record, workload, headline.value, plain_peak)
+        yield from _work_faults(record, workload)
+        yield from _check_faults(record)
+    yield from _rate_faults(record, workload, headline.value, plain_peak)
 
 
 def _of_catalogue(record: Record) -> Workload | None:
@@ -184,13 +186,13 @@ def _show(value: object) -> str:
 # -- one record: samples, machine, work, rates -----------------------------------------------------
 
 
-def _samples(record: Record, headline: float) -> Iterator[str]:
+def _sample_faults(record: Record, headline: float) -> Iterator[str]:
     """Yield facts that its samples contradict."""
     steps = [series for series in record.series if series.metric == "step_time"]
     measured = [each for each in steps if each.stage in ("steady", "warmup")]
     counted = sum(each.block * len(each.values) for each in measured if each.turn is not None)
     values = record.values("step_time")
-    if not record.case.tracked and record.fact("steps") != counted:
+    if not record.case.tracked and (record.fact("steps") != counted or not counted):
         yield f"it says {record.fact('steps')} steps, and its samples are of {counted}; {AGAIN}"
     total = sum(each.block * math.fsum(each.values) for each in (*measured, *(s for s in steps if s.stage == "first")))
     wall = record.fact("wall_time")
@@ -211,7 +213,7 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
     warm = record.values("step_time", "warmup")
     if len(warm) >= FEWEST_WARMUP and min(warm) > FAR_FROM_WARMUP * max(values):
         yield f"all of its steps are over {min(warm) / max(values):.3g} times as fast as in the warm-up; {AGAIN}"
-    stated, ratios = record.fact("step_per_reference"), in_references(record.series)
+    stated, ratios = record.fact("step_per_reference"), over_reference_kernel(record.series)
     if ratios and not stated:
         yield f"it does not say a step in reference kernels, and its samples say {median(ratios):.4g}; {AGAIN}"
     if stated and ratios and not 1 / FAR_FROM_REFERENCES <= median(ratios) / stated <= FAR_FROM_REFERENCES:
@@ -220,7 +222,7 @@ def _samples(record: Record, headline: float) -> Iterator[str]:
         yield f"what it says is usual makes it {median(values) / headline:.3g} times as fast as its samples; {AGAIN}"
 
 
-def _energy(record: Record, stage: str) -> Iterator[str]:
+def _energy_faults(record: Record, stage: str) -> Iterator[str]:
     """Yield what no power of a machine makes of a step's energy and time."""
     energies, powers = record.values("energy", stage), record.values("power", stage)
     if not energies or not (times := record.values("step_time", stage)):
@@ -234,7 +236,7 @@ def _energy(record: Record, stage: str) -> Iterator[str]:
         yield f"its energy and time of a step make {energy / step:.4g} W, and it says {median(powers):.4g} W; {AGAIN}"
 
 
-def _device(record: Record) -> Iterator[str]:
+def _device_faults(record: Record) -> Iterator[str]:
     """Yield what its machine lacks for the device and the framework that it names."""
     case, machine = record.case, record.machine
     if case.own_work:
@@ -267,11 +269,14 @@ def _is_among(device: str, names: set[str]) -> bool:
     return bool(names & {device, f"{device}:0", device.removesuffix(":0")})
 
 
-def _work(record: Record, workload: Workload) -> Iterator[str]:
+def _work_faults(record: Record, workload: Workload) -> Iterator[str]:
     """Yield facts that the catalogue contradicts."""
     case = record.case
     if case.version > workload.version:
         yield f"version {case.version} of {workload.name} is not known here; update mldyno"
+        return
+    if case.framework not in plugins.built_in("frameworks"):
+        yield f"framework {case.framework} is not known here; update mldyno, or leave it out"
         return
     if case.mode not in workload.modes:
         yield f"{workload.name} has no mode {case.mode}; leave it out"
@@ -310,7 +315,7 @@ def work_of(record: Record, workload: Workload) -> dict[str, float]:
     return {**work, "flops_per_step": operations} if operations else work
 
 
-def _checks(record: Record) -> Iterator[str]:
+def _check_faults(record: Record) -> Iterator[str]:
     """Yield checks of the catalogue's work that did not pass, or are missing."""
     case, checks = record.case, record.checks
     if case.framework == "command":  # a process that ran end to end shows by its exit code that it did its work
@@ -332,13 +337,13 @@ def _checks(record: Record) -> Iterator[str]:
         yield f"{case.precision} did not take effect: results are those of fp32 to the last bit; {AGAIN}"
 
 
-def _rates(record: Record, workload: Workload | None, headline: float, plain_peak: float) -> Iterator[str]:
+def _rate_faults(record: Record, workload: Workload | None, headline: float, plain_peak: float) -> Iterator[str]:
     """Yield more work a second than its device does in matmuls, or than any such device can do."""
     step = median(record.values("step_time"))
     fastest = min(step, headline)
     operations = record.fact("flops_per_step") or 0.0
     if workload is not None:
-        operations = work_of(record, workload).get("flops_per_step", 0.0) or _of_process(record, workload)
+        operations = work_of(record, workload).get("flops_per_step", 0.0) or _operations_of_process(record, workload)
     peak, limit = _peak_of(record), _most_flops(record)
     if workload is not None and operations and not peak and _has_matmul(record.case.framework):
         yield f"its peak in matmuls is missing; {AGAIN}, with more time"
@@ -352,7 +357,7 @@ def _rates(record: Record, workload: Workload | None, headline: float, plain_pea
     elif operations / fastest > limit:
         reached = f"{operations / fastest / 1e9:,.4g} GFLOP/s are more than the {limit / 1e9:,.4g}"
         yield f"{reached} that any such device reaches; {AGAIN}"
-    yield from _phases(record, step, operations if workload is not None else 0.0, limit)
+    yield from _phase_faults(record, step, operations if workload is not None else 0.0, limit)
     if workload is not None and workload.item == "B":
         copied = workload.items(record.case) / fastest
         most = CPU_BYTES_PER_S if record.case.device == "cpu" else ACCELERATOR_BYTES_PER_S
@@ -360,7 +365,7 @@ def _rates(record: Record, workload: Workload | None, headline: float, plain_pea
             yield f"{copied / 1e9:,.4g} GB/s are more than the {most / 1e9:,.4g} that any such device copies; {AGAIN}"
 
 
-def _phases(record: Record, step: float, operations: float, limit: float) -> Iterator[str]:
+def _phase_faults(record: Record, step: float, operations: float, limit: float) -> Iterator[str]:
     """Yield phases that are faster than any such device, or than the step that they make up; or have other items."""
     named = [name for name in (record.fact("phases") or "").split(", ") if name not in OF_LOADER]
     times = {name: median(values) for name in named if (values := record.values(f"{name}_time"))}
@@ -378,16 +383,16 @@ def _phases(record: Record, step: float, operations: float, limit: float) -> Ite
             yield f"its phase {name} takes {time:.4g} s, which is less than any such device needs; {AGAIN}"
 
 
-def _paired(record: Record, workload: Workload) -> Iterator[str]:
+def _pairing_faults(record: Record, workload: Workload) -> Iterator[str]:
     """Yield more operations a second in the rounds of a comparison than any such device can do."""
     values, limit = record.values("step_time", "paired"), _most_flops(record)
-    operations = work_of(record, workload).get("flops_per_step", 0.0) or _of_process(record, workload)
+    operations = work_of(record, workload).get("flops_per_step", 0.0) or _operations_of_process(record, workload)
     if values and operations / median(values) > limit:
         reached = f"{operations / median(values) / 1e9:,.4g} GFLOP/s are more than the {limit / 1e9:,.4g}"
         yield f"{reached} that any such device reaches; {AGAIN}"
 
 
-def _of_process(record: Record, workload: Workload) -> float:
+def _operations_of_process(record: Record, workload: Workload) -> float:
     """Return the fewest operations of a process that trains from end to end."""
     if workload.end_to_end is None:
         return 0.0
@@ -423,7 +428,7 @@ def _most_flops(record: Record) -> float:
 # -- several records: one key on two machines, one measurement under two names ----------------------
 
 
-def _hardware(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+def _hardware_faults(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     """Yield the records of one machine with other hardware than an earlier one, or with a name that claims other."""
     records = sorted(records, key=lambda record: record.proof != "signed")
     first = records[0].machine
@@ -454,7 +459,8 @@ def _difference(known: Machine, machine: Machine) -> str:
 
 def _claims(machine: Machine, words: str) -> Iterator[str]:
     """Yield chips, cores and memory that a name claims and its machine lacks."""
-    chips = CHIP.findall(CHIP_COUNT.sub("", _plain(machine.name)))
+    plain = SPACED_OUT.sub(lambda apart: apart[0].replace(" ", ""), _plain(machine.name))
+    chips = CHIP.findall(CHIP_COUNT.sub("", plain))
     for chip in chips:
         if _squeezed(chip) not in words:
             yield f"its machine is called '{machine.name}', and none of its parts is {chip}; give it another name"
@@ -484,11 +490,11 @@ def _latin(letter: str) -> str:
     return str(digit) if digit >= 0 else name[-1] if SMALL_CAPITAL.fullmatch(name) else letter
 
 
-def _copies(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+def _copy_faults(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     """Yield records whose samples are those of another one, times a constant, in any order, or except for one end."""
     buckets: dict[Hashable, list[tuple[list[float], Record]]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.proof != "signed"):
-        values = _values(record)
+        values = _own_samples(record)
         if len(values) < FEWEST_TO_RECOGNISE or max(values) <= (1 + 10 * ALIKE) * min(values):
             continue
         shapes = [((kind, len(shape)), round(shape[1] / BUCKET), shape) for kind, shape in _shapes(values)]
@@ -501,13 +507,13 @@ def _copies(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
             for kind, bucket, shape in shapes:
                 buckets[kind, bucket].append((shape, record))
         elif _measurement(record) != _measurement(original):
-            times = median(values) / median(_values(original))
+            times = median(values) / median(_own_samples(original))
             source = f"record {original.id[:10]} of {original.machine.name} ({original.case.id})"
             scaled = "" if math.isclose(times, 1, rel_tol=1e-3) else f", times {times:.3g}"
             yield record, f"its samples are those of {source}{scaled}; a measurement is submitted once"
 
 
-def _values(record: Record) -> list[float]:
+def _own_samples(record: Record) -> list[float]:
     return record.values("step_time") or record.values("step_time", "paired")
 
 

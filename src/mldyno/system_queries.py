@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +24,8 @@ from typing import TypeVar
 TOOL_TIMEOUT_S = 5.0  # for a tool to answer
 # Of a tool, or a file: the longest that is asked for has some KiB. Linux refuses to read 4 MiB at once from /proc/sys.
 LONGEST_ANSWER_B = 1 << 20
+LOADER_CACHE = "/etc/ld.so.cache"  # of Linux: the paths of all libraries that its loader finds
+APPLES_TOOLS = "/usr/bin"  # folder of macOS's compilers, make and git, which may be stubs
 KILL_TIMEOUT_S = 1.0  # for a tool that was killed to be gone; one that hangs in its driver is left behind
 RUSAGE_VERSION, RUSAGE_BYTES, PHYS_FOOTPRINT = 2, 1024, 72  # of macOS: its place behind a UUID and seven numbers
 T = TypeVar("T")
@@ -47,7 +51,9 @@ def run(*command: str, timeout_s: float | None = None) -> Answer:
         return Answer()
     ends = time.monotonic() + (TOOL_TIMEOUT_S if timeout_s is None else timeout_s)
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             output = _output(process, ends)
             if output is not None:
@@ -58,9 +64,39 @@ def run(*command: str, timeout_s: float | None = None) -> Answer:
     return Answer()
 
 
-def compilers_are_stubs() -> bool:
-    """Return whether `clang++` and `g++` only open a dialog: on a Mac without the command line tools."""
-    return sys.platform == "darwin" and not os.environ.get("CXX") and run("xcode-select", "-p").code != 0
+def shared_library(name: str) -> str | None:
+    """Return the file name of a shared library of Linux, which its loader finds; None where there is none.
+
+    `ctypes.util.find_library` starts ldconfig, a compiler and a linker for that, and reading starts nothing.
+    """
+    pattern = re.compile(rb"(/[^\0]*/lib" + re.escape(name).encode() + rb"\.so[.0-9]*)\0")
+    own = _elf_kind(sys.executable)
+    paths = [os.fsdecode(path) for path in pattern.findall(_bytes(LOADER_CACHE))]
+    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        with suppress(OSError):
+            paths += [os.path.join(folder, file) for file in sorted(os.listdir(folder))
+                      if pattern.fullmatch(f"/x/{file}\0".encode(errors="replace"))]  # fmt: skip
+    return next((os.path.basename(path) for path in paths if own and _elf_kind(path) == own), None)
+
+
+def _elf_kind(path: str) -> tuple[bytes, bytes] | None:
+    """Return the width and the processor that a program or a library is made for."""
+    start = _bytes(path, 20)
+    return (start[4:6], start[18:20]) if start[:4] == b"\x7fELF" and len(start) == 20 else None
+
+
+def _bytes(path: str, most: int = LONGEST_ANSWER_B) -> bytes:
+    with suppress(OSError):
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                return file.read(most)
+    return b""
+
+
+def is_stub(tool: str) -> bool:
+    """Return whether a developer's tool only opens a dialog: Apple's on a Mac without the command line tools."""
+    apples = sys.platform == "darwin" and os.path.dirname(shutil.which(tool) or "") == APPLES_TOOLS
+    return apples and run("xcode-select", "-p").code != 0
 
 
 def _output(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
@@ -80,11 +116,11 @@ def _output(process: subprocess.Popen[bytes], ends: float) -> bytes | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process if it still runs; ignore one that can't be killed."""
+    """Kill a process that was not waited for, with all that it has started; ignore one that can't be killed."""
     assert process.stdout is not None
     with suppress(OSError, subprocess.SubprocessError):
-        if process.poll() is None:
-            process.kill()
+        if process.returncode is None:  # so its number is still that of its session
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait(KILL_TIMEOUT_S)
     process.stdout.close()
 

@@ -23,6 +23,7 @@ from mldyno.files import regular
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9]+)-([0-9]+)")
+_FORMER_NAME = re.compile(r"([0-9]+) ([0-9]+)")  # of earlier versions: without the host
 _OWNED = re.compile(rf"\.?mldyno-({_NAME.pattern})-[^.]+(\.part)?")
 
 
@@ -59,17 +60,34 @@ def _host() -> str:
 
 def has_ended(name: str) -> bool:
     """Return whether the process with that name is known to have ended; one on another host is not."""
+    return _lives(name) is False
+
+
+def is_alive(name: str) -> bool:
+    """Return whether the process with that name is known to be alive; one on another host is not."""
+    return _lives(name) is True
+
+
+def is_elsewhere(name: str) -> bool:
+    """Return whether a name is of a process on another host, or in a container, where numbers are others."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match[1] != _host()
+
+
+def _lives(name: str) -> bool | None:
+    """Return whether the process with that name lives; None where that can't be seen from here."""
     import psutil
 
+    name = _FORMER_NAME.sub(rf"{_host()}-\1-\2", name)
     match = _NAME.fullmatch(name)
     if match is None or match[1] != _host():
-        return False
+        return None
     try:
-        return _name_of(int(match[2])) != name
+        return _name_of(int(match[2])) == name
     except psutil.NoSuchProcess:
-        return True
-    except psutil.Error:  # another user's
         return False
+    except (psutil.Error, OverflowError):  # another user's; a number that no process has
+        return None
 
 
 def remove_leftovers(folder: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from mldyno.analysis.breakdown import loop_parts
 from mldyno.analysis.comparisons import LONGER_LOOPS, compare
-from mldyno.analysis.estimates import processes_of, telling
+from mldyno.analysis.estimates import processes_of, varying_processes
 from mldyno.analysis.outcomes import Outcome
 from mldyno.axes import TRACKED, unstated
 from mldyno.records import SCHEMA, Case, Machine, Record, Run, Series, seal
@@ -75,5 +75,5 @@ def test_loops_are_compared_with_what_processes_usually_differ_by() -> None:
 def test_loops_tell_nothing_to_other_cases() -> None:
     record = loop_record(steps(*[0.01] * 40))
     assert len(processes_of(record)) == 1
-    assert telling([record]) == []
-    assert len(telling([replace(record, case=Case("mlp"))])) == 1
+    assert varying_processes([record]) == []
+    assert len(varying_processes([replace(record, case=Case("mlp"))])) == 1

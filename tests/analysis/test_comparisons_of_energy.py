@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.analysis import made
 
-from mldyno.analysis.answers import answers, compared_in_energy
+from mldyno.analysis.answers import answers, energy_comparisons
 from mldyno.analysis.comparisons import compare
 from mldyno.analysis.outcomes import Outcome
 from mldyno.records import Pairing, Series, seal
@@ -84,7 +84,7 @@ def test_one_process_knows_its_energy_no_better_than_the_next_ones_time() -> Non
 def test_energies_are_compared_as_a_share_of_the_other_one() -> None:
     plain = with_energy(0.01, 40.0, pairings=3, precision="fp32")
     bf16 = with_energy(0.008, 30.5, pairings=3, precision="bf16")
-    (comparison,) = compared_in_energy([plain, bf16])
+    (comparison,) = energy_comparisons([plain, bf16])
     assert comparison.how.startswith("paired")
     assert "bf16 takes 0.610x (0.61" in sentence(comparison)
     assert "of fp32's energy a step" in sentence(comparison)

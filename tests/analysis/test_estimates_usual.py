@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.analysis.test_estimates import a_record
 
-from mldyno.analysis.estimates import NEVER_SEEN, Process, Usual, headline, stated, usual_for
+from mldyno.analysis.estimates import NEVER_SEEN, Process, Usual, headline, recorded_usual, usual_for
 from mldyno.metrics import FACTS, flaws
 from mldyno.selftest.on_processes import coverage, judged
 from mldyno.stats.intervals import Variation
@@ -120,9 +120,9 @@ def test_processes_of_other_threads_say_nothing_of_the_spread() -> None:
 
 def test_a_record_says_what_was_usual_when_it_was_made() -> None:
     usual = Usual(Variation(0.04**2, 7.5), 1.25, 0.2, math.log(2e-4), Variation(0.03**2, 11.0))
-    read = stated(a_record([0.01] * 20, facts={"steps": 20, **usual.facts}))
+    read = recorded_usual(a_record([0.01] * 20, facts={"steps": 20, **usual.facts}))
     assert read.facts == usual.facts
     assert read.slope == 1.25
-    assert stated(a_record([0.01] * 20)) == Usual()
+    assert recorded_usual(a_record([0.01] * 20)) == Usual()
     half_known = {name: value for name, value in usual.facts.items() if name != "reference_error"}
-    assert stated(a_record([0.01] * 20, facts={"steps": 20, **half_known})) == Usual(Variation(0.04**2, 7.5))
+    assert recorded_usual(a_record([0.01] * 20, facts={"steps": 20, **half_known})) == Usual(Variation(0.04**2, 7.5))

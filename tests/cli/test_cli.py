@@ -243,7 +243,8 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["--version"], []])
 def test_start_up_imports_no_numbers_no_framework_and_no_charts(words: list[str]) -> None:
-    heavy = ("numpy", "torch", "tensorflow", "jax", "mlx", "resvg_py", "rich", "msgspec", "psutil", "jinja2", "sqlite3")
+    heavy = ("numpy", "torch", "tensorflow", "jax", "mlx", "resvg_py", "rich", "msgspec", "psutil", "jinja2", "sqlite3",
+             "hashlib")  # fmt: skip
     code = (
         "import sys\nfrom mldyno.cli import main\n"
         f"try:\n    main({words!r})\nexcept SystemExit:\n    pass\n"

@@ -14,7 +14,7 @@ from mldyno import api
 from mldyno.errors import MldynoError, UsageError
 from mldyno.records import Record, seal
 from mldyno.store import Query, Store
-from mldyno.store.codec import came_from
+from mldyno.store.codec import with_origin
 
 Mldyno = Callable[..., tuple[int, str, str]]
 RUN, AGAIN = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
@@ -36,7 +36,7 @@ def meet(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meet:
             plan = api.make_plan(["mlp"], {"framework": "fake", "mode": "infer"}, {"repeats": 3, **options})
             api.run_plan(plan, own, resume=run)
             records = [shifted(record, place) for place, record in enumerate(own.select(Query({"run": run})))]
-            store.append([came_from(record, f"fleet:node{number}") for record in records])
+            store.append([with_origin(record, f"fleet:node{number}") for record in records])
         monkeypatch.delenv("MLDYNO_FAKE")
 
     return measure

@@ -155,6 +155,15 @@ def test_on_a_machine_with_one_device_a_line_says_what_it_needs(mldyno: Mldyno, 
     assert not store.path.exists()
 
 
+def test_without_the_framework_it_says_that_and_nothing_of_devices(
+    mldyno: Mldyno, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mldyno.plugins.installed", lambda name: name != "torch")
+    code, out, err = mldyno("crossover", "resnet18")
+    assert (code, out) == (1, "")
+    assert err == "mldyno: torch is not installed for this Python; pip install 'mldyno[torch]'.\n"
+
+
 # -- what a run says at its end ------------------------------------------------------------------
 
 RUN = ("run", "--framework", "fake", "--mode", "infer", "--repeats", "1")

@@ -99,7 +99,7 @@ def test_code_that_did_not_change_has_nothing_to_be_compared(folder: Path, mldyn
     [
         (("my_model.py", "--against", "HEAD~7"), "'HEAD~7' is neither a file here nor a revision of"),
         (("mlp", "--against", "HEAD"), "--against is for one file of yours"),
-        (("no_such.py",), "there is no file 'no_such.py' here; name one that exists, such as my_model.py."),
+        (("no_such.py",), "there is no file 'no_such.py' here; name one that exists."),
         (("my_model.py:1x",), "'1x' can't be a function of my_model.py; write my_model.py:build."),
         (("mlp", "--no-check", "learned"), "--no-check is for models of your own"),
     ],

@@ -35,6 +35,22 @@ def test_a_site_of_all_machines_and_of_published_ones(filled: Store, mldyno: Mld
     assert not Path("report.html").exists()
 
 
+@pytest.mark.parametrize("option", ["--site", "--card", "--out"])
+def test_a_home_that_no_shell_expanded_is_the_home(
+    option: str, filled: Store, mldyno: Mldyno, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    code, out, err = mldyno("report", "mlp", option, "~/mine")
+    assert code == 0, err
+    assert out.startswith(str(tmp_path / "home" / "mine"))
+    assert (tmp_path / "home" / "mine").exists()
+    assert not Path("~").exists()
+    code, _, err = mldyno("report", option, "~no-such-user/mine")
+    assert code == 2
+    assert "that user has no home folder here" in err
+
+
 def test_a_word_takes_less_and_a_report_beside_it_is_asked_for(filled: Store, mldyno: Mldyno) -> None:
     code, out, _ = mldyno("report", "mlp/train", "--site", "public", "--out", "page.html", "--json")
     assert (code, json.loads(out)) == (0, {"written": ["public/index.html", "page.html"]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,8 +73,10 @@ def test_a_member_under_another_name_is_not_taken(tmp_path: Path, name: str) -> 
         link("set/one.bin", "set/two.bin", tarfile.LNKTYPE),
         link("set/one.bin", "", tarfile.DIRTYPE),
         link("set/one.bin", "", tarfile.FIFOTYPE),
+        link("set/one.bin", "", tarfile.CHRTYPE),
+        link("set/one.bin", "", tarfile.BLKTYPE),
     ],
-    ids=["longer", "shorter", "symlink", "hard link", "folder", "fifo"],
+    ids=["longer", "shorter", "symlink", "hard link", "folder", "fifo", "character device", "block device"],
 )
 def test_a_member_that_is_no_plain_file_of_its_size_is_refused(
     tmp_path: Path, member: tuple[tarfile.TarInfo, bytes]
@@ -85,6 +88,60 @@ def test_a_member_that_is_no_plain_file_of_its_size_is_refused(
 def test_of_two_members_with_one_name_the_first_is_taken(tmp_path: Path) -> None:
     twice = packed([plain("set/one.bin", ONE), plain("set/two.bin", TWO), plain("set/two.bin", b"owt")])
     assert untarred(tmp_path, twice)["two.bin"] == TWO
+
+
+def header(kind: bytes, content: bytes, size: int | None = None) -> bytes:
+    """A header of that kind with its content, as a tar file has it before a member; it may say another size."""
+    member = tarfile.TarInfo("././@LongLink" if kind == tarfile.GNUTYPE_LONGNAME else "x")
+    member.type, member.size = kind, len(content) if size is None else size
+    return member.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+
+
+def sparse(**texts: str) -> bytes:
+    """A member with headers that say where it has holes."""
+    member = tarfile.TarInfo("set/one.bin")
+    member.size = len(ONE)
+    member.pax_headers = {f"GNU.sparse.{name}": text for name, text in texts.items()}
+    return member.tobuf(tarfile.PAX_FORMAT) + ONE + bytes(-len(ONE) % tarfile.BLOCKSIZE)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        header(tarfile.GNUTYPE_LONGNAME, b"a\0") * 3000,
+        header(tarfile.XHDTYPE, b"11 path=ab\n") * 3000,
+        sparse(map="0,x,1", size="5000"),
+        sparse(major="1", minor="0", realsize="5000"),
+    ],
+    ids=["names of names", "headers of headers", "a map without numbers", "a map without its length"],
+)
+def test_headers_that_tarfile_does_not_expect_make_an_archive_broken(tmp_path: Path, headers: bytes) -> None:
+    archive = gzip.compress(headers + gzip.decompress(GOOD), 1)
+    with pytest.raises(BadFile, match=r"a\.tar\.gz: is broken or cut short"):
+        untarred(tmp_path, archive)
+
+
+MANY = 64  # MiB
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header(tarfile.REGTYPE, b"", MANY << 20) + bytes(MANY << 20) + gzip.decompress(GOOD),
+        gzip.decompress(GOOD) + bytes(MANY << 20),
+        header(tarfile.GNUTYPE_LONGNAME, b"", MANY << 20) + b"a" * (MANY << 20) + gzip.decompress(GOOD),
+        header(tarfile.XHDTYPE, b"", MANY << 20) + b"a" * (MANY << 20) + gzip.decompress(GOOD),
+    ],
+    ids=["another member", "after the end", "a long name", "a header"],
+)
+def test_an_archive_that_unpacks_to_far_more_than_its_files_is_refused(tmp_path: Path, content: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadFile, match=r"unpacks to far more than the files that it should hold"):
+            untarred(tmp_path, gzip.compress(content, 1))
+        assert tracemalloc.get_traced_memory()[1] < (MANY << 20)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])

@@ -106,8 +106,8 @@ def test_a_mac_with_an_apple_chip_has_a_gpu(title: str | None, name: str, here: 
 
 def test_waiting_for_memory_is_read_as_a_share() -> None:
     text = "some avg10=1.10 avg60=12.50 avg300=0.90 total=102\nfull avg10=0.00 avg60=9.99 avg300=0.00 total=0"
-    assert checkup.waits(text) == pytest.approx(0.125)
-    assert checkup.waits("") is None
+    assert checkup.waiting_share(text) == pytest.approx(0.125)
+    assert checkup.waiting_share("") is None
 
 
 def test_packages_are_found_without_importing_them() -> None:

@@ -53,7 +53,7 @@ def test_threads_are_bound_to_cores_on_linux_only(monkeypatch: pytest.MonkeyPatc
 def test_the_allocators_that_can_be_had_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mldyno.worker.client.sys.platform", "linux")
     monkeypatch.setattr("mldyno.worker.client.platform.libc_ver", lambda: ("glibc", "2.36"))
-    monkeypatch.setattr("mldyno.worker.client.ctypes.util.find_library", {"jemalloc": "libjemalloc.so.2"}.get)
+    monkeypatch.setattr("mldyno.worker.client.shared_library", {"jemalloc": "libjemalloc.so.2"}.get)
     assert of_allocators() == {
         "--allocator steady": client.KEEP_FREED_MEMORY,
         "--allocator jemalloc": {"LD_PRELOAD": "libjemalloc.so.2"},

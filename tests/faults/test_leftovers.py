@@ -111,12 +111,29 @@ def test_what_a_killed_run_left_running_is_ended_by_the_next_one(dyno: Dyno, tmp
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the clock tells when a process was started")
-def test_a_process_that_lives_is_known_again_when_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, other = temporary.own_name(), f"{os.getppid()} {temporary.started(os.getppid())}"
+@pytest.mark.parametrize("form", ["{host}-{pid}-{since}", "{pid} {since}"], ids=["as today", "of earlier versions"])
+def test_a_process_that_lives_is_known_again_when_the_clock_was_set(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, parent = temporary.own_name(), os.getppid()
+    other = form.format(host=own.partition("-")[0], pid=parent, since=temporary.started(parent))
     assert busy(other)
+    assert not busy(own)
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: 4_070_908_800.0)  # by which it gives times of day
     assert not temporary.has_ended(own)
     assert busy(other)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="containers are of Linux")
+def test_a_run_of_a_container_is_not_going_on_because_a_process_here_has_its_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parent = os.getppid()
+    monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]")
+    there = temporary.own_name().partition("-")[0]
+    monkeypatch.undo()
+    name = f"{there}-{parent}-{temporary.started(parent)}"
+    assert not busy(name)
+    assert temporary.is_elsewhere(name)
+    assert not temporary.is_elsewhere(temporary.own_name())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="containers are of Linux")

@@ -311,3 +311,9 @@ def test_the_command_line_tells_cold_from_warm() -> None:
     result = CliRunner().invoke(cli, ["run", "--steps", "3", "--", "true"])
     assert result.exit_code == 0
     assert "true: first run: " in result.output
+
+
+def test_a_command_whose_steps_are_done_waits_for_a_slower_one(store: Store) -> None:
+    quick, slow = run(store, "true", "--", "sleep", "0.15", steps=4).outcomes
+    assert {outcome.status for outcome in (quick, slow)} <= {"ok", "unsteady"}
+    assert all(outcome.records[0].fact("steps") == 4 for outcome in (quick, slow))

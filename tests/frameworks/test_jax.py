@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.separate_process import facts_of
 
+from mldyno.frameworks import Unsupported
 from mldyno.frameworks.jax import Jax
+from mldyno.records import Case
 
 SCRIPT = Path(__file__).with_name("jax_on_devices.py")
 NONE = {"cuda": None, "rocm": False, "mps": False}
@@ -81,3 +84,30 @@ def test_it_says_which_gpus_its_plug_ins_are_for(
 
 def test_without_plug_ins_it_is_for_the_cpu_only() -> None:
     assert Jax().support() == NONE
+
+
+@pytest.mark.parametrize(
+    ("chosen", "set_to"), [("cuda", "cuda,cpu"), ("cuda,cpu", None), ("cpu", None), ("", None), (None, None)]
+)
+def test_the_cpu_is_added_to_the_platforms_of_the_user(
+    chosen: str | None, set_to: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("JAX_PLATFORMS", chosen)
+    assert Jax().environment(Case("mlp", framework="jax")).get("JAX_PLATFORMS") == set_to
+
+
+def test_a_device_that_the_process_lacks_is_unsupported_with_the_setting_to_look_at() -> None:
+    gpu = SimpleNamespace(platform="cuda", local_hardware_id=0)
+
+    def devices(platform: str = "") -> list[Any]:
+        if platform:
+            raise RuntimeError(f"Unknown backend {platform}")
+        return [gpu]
+
+    its = Jax()
+    its.jax = SimpleNamespace(devices=devices)
+    assert its.device(Case("mlp", framework="jax", device="cuda:0")) is gpu
+    with pytest.raises(Unsupported, match="jax has no cpu here; JAX_PLATFORMS may leave it out"):
+        its.device(Case("mlp", framework="jax", device="cpu"))

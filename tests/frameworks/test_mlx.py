@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,11 @@ import mlx.optimizers
 import pytest
 from tests.frameworks.pretended_mlx_gpu import PretendedGpu
 
-from mldyno import plugins
+from mldyno import plugins, system_queries
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks.mlx import Mlx
 from mldyno.records import Case, recorded_environment
+from mldyno.tracking import process
 from mldyno.worker import checks
 from mldyno.worker.client import settings_of
 from mldyno.workloads import Recipe, gpt2
@@ -209,3 +211,25 @@ def test_a_compiler_that_only_asks_to_be_installed_is_none(
     with pytest.raises(Unsupported, match=r"g\+\+ --version fails; install g\+\+"):
         opened(framework, "cpu", compile=True)
     opened(framework, "mps", compile=True)
+
+
+def test_where_a_compiler_would_open_a_dialog_it_is_not_started(
+    framework: Mlx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(system_queries, "is_stub", lambda tool: tool == "g++")
+    monkeypatch.setattr(system_queries, "ask", lambda *words: asked.extend(words))
+    with pytest.raises(Unsupported, match="xcode-select --install"):
+        opened(framework, "cpu", compile=True)
+    assert asked == []
+
+
+def test_a_tracked_loop_is_waited_for_on_both_devices(gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[Any] = []
+    monkeypatch.setitem(sys.modules, "mlx.core", gpu)
+    monkeypatch.setattr(gpu, "synchronize", waited.append)
+    place = process.place()
+    assert place.device == "mps"
+    assert place.wait is not None
+    place.wait()
+    assert waited == [gpu.streams[mx.cpu], gpu.streams[mx.gpu]]

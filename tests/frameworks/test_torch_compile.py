@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.frameworks.test_torch_program import DATA
+from tests.frameworks.test_torch_program import program as program_of
 
 from mldyno.records import Case
 from mldyno.worker.session import CaseSession, open_case
@@ -57,3 +59,20 @@ def test_a_graph_that_is_compiled_again_is_counted(monkeypatch: pytest.MonkeyPat
     program.batches = itertools.cycle([(inputs[:3], targets[:3])])  # what the compiler took for granted is no more
     case.turn(0.0, 2)
     assert int(case.close().facts["recompiles"] or 0) >= 1
+
+
+def test_an_epoch_compiles_no_graph_that_was_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[Any] = []
+
+    def compiler(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=compiler))
+    case = Case("mnist-cnn", mode="train", batch=16, placement="loader", compile=True)
+    program = program_of(case, data=DATA)
+    program.run(2)
+    program.prepare_phases()
+    prepared = len(graphs)
+    program.run_phase("epoch")
+    assert 1 < prepared == len(graphs)

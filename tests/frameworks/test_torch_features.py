@@ -110,7 +110,8 @@ def test_where_a_compiler_would_open_a_dialog_it_is_not_started(monkeypatch: pyt
     started: list[Any] = []
     framework = Torch()
     framework.start()
-    monkeypatch.setattr(devices, "compilers_are_stubs", lambda: True)
+    monkeypatch.setenv("CXX", "/usr/bin/g++")
+    monkeypatch.setattr(devices, "is_stub", lambda tool: tool == "/usr/bin/g++")
     monkeypatch.setattr(torch, "compile", started.append)
     with pytest.raises(Unsupported, match="xcode-select --install"):
         try_feature(torch, "compile", "cpu")

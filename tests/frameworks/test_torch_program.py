@@ -190,3 +190,38 @@ def test_where_pytorch_counts_no_peak_of_a_device_the_drivers_count_is_taken_and
     monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda device: 5)
     assert opened.device_peak() == 5
     assert opened.facts["device_peak_by"] == "allocator"
+
+
+def test_a_loss_that_one_update_lowers_a_million_times_may_differ_by_rounding_of_the_first_one() -> None:
+    goal = 1.003  # which bf16 rounds to 1
+
+    def build(module: Any, case: Case) -> Recipe:
+        network = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.constant_(network.weight, 3.0)
+        return Recipe(
+            network=network,
+            draw=lambda: (torch.ones(2, 1), torch.ones(2, 1)),
+            loss=lambda output, _: (output.float() - goal).square().mean(),
+            optimiser=lambda parameters: torch.optim.SGD(parameters, lr=0.5),
+        )
+
+    opened = program(Case("mlp", mode="train", batch=2, precision="bf16"), build)
+    error, tolerance = opened.error_vs_reference()
+    assert 0 < error < tolerance
+    losses = opened.compute(opened.case).numbers[0]
+    assert losses[0] > 1e5 * losses[-1] > 0, "relative to its last loss, bf16 would be off by far more than 10 %"
+
+
+def test_an_update_that_is_not_made_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = program(Case("mnist-mlp", mode="train", batch=8, precision="fp64"))
+    make = opened.make_backend
+
+    def made(case: Case, *given: Any, **options: Any) -> Any:
+        backend = make(case, *given, **options)
+        if case.precision == "fp64":
+            monkeypatch.setattr(backend.optimiser, "step", lambda: None)
+        return backend
+
+    monkeypatch.setattr(opened, "make_backend", made)
+    error, tolerance = opened.error_vs_reference()
+    assert error > tolerance

@@ -126,6 +126,8 @@ def hostile(folder: Path) -> dict[str, str]:
         files[f"record-{number}.jsonl"] = _record(everywhere)
         files[f"interpreter-{number}.jsonl"] = _record(interpreter)
     files["mlp"] = files["python-0.csv"]
+    for allocator in ("jemalloc", "tcmalloc", "steady"):
+        files[f"allocator-{allocator}.toml"] = _suite(allocator=allocator)
     files["included.toml"] = 'include = ["cases-0.toml"]\n' + _suite()
     files["listed.toml"] = '[[cases]]\nworkload = ["mlp"]\nframework = "fake"\npython = ["3.11.7", "./tool"]\n'
     return files

@@ -94,6 +94,23 @@ def test_the_peak_of_memory_is_seen_even_when_it_has_gone_again() -> None:
     assert after < before + (32 << 20), "it has gone again"
 
 
+@pytest.mark.parametrize(("held", "known"), [(1, False), (96 << 20, True)])
+def test_the_peak_of_a_command_is_its_own_not_that_of_the_process_that_starts_it(held: int, known: bool) -> None:
+    script = f"""
+import subprocess, sys
+from mldyno.hardware.system import Memory
+from mldyno.records import Case, Device
+ours = b"\\1" * (32 << 20)
+meter = Memory()
+meter.start(Case("x", framework="command"), Device("cpu", "command"))
+subprocess.call([sys.executable, "-c", "held = b'1' * {held}"])
+print(*(int(series.values[0]) for series in meter.stop() if series.metric == "peak_memory"))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    peaks = list(map(int, done.stdout.split()))
+    assert peaks == [] if not known else held < peaks[0] < held + (32 << 20)
+
+
 def spin(seconds: float) -> list[Series]:
     meter = Contention()
     assert meter.start(CASE, CPU)

@@ -34,7 +34,7 @@ def test_what_a_card_does_not_tell_is_left_out() -> None:
      ("Tesla V100-SXM2-16GB", "NVIDIA V100-SXM2-16GB"), ("GeForce GTX 1080", "NVIDIA GeForce GTX 1080")],
 )  # fmt: skip
 def test_a_card_is_called_what_nvidia_calls_it_today(said: str, title: str) -> None:
-    assert nvidia.called(said) == title
+    assert nvidia.current_name(said) == title
 
 
 def test_a_device_is_found_by_its_uuid_whatever_its_number() -> None:

@@ -36,7 +36,7 @@ def plan_of(workloads: list[str], repeats: int = 1, limit: float | None = None) 
 def shown_and_true(plan: Plan, alone: float, paired: float, real: dict[str, float]) -> list[tuple[float, float]]:
     """At the begin of each part of a run: the time left that is shown, and what it really was."""
     clock = Clock()
-    repeats = plan.fewest
+    repeats = plan.fewest_repeats
     expected = Forecast(plan.cases[0], repeats * (alone + paired), pairing=repeats * paired, processes=repeats)
     left = TimeLeft(plan, [replace(expected, case=case) for case in plan.cases], clock)
     left.begin([(case, number) for number in range(repeats) for case in plan.cases])
@@ -114,7 +114,7 @@ def test_what_a_paired_run_is_said_to_take_at_its_start_is_right_within_a_third(
 
     monkeypatch.setattr(WorkerProcess, "start", started)
     left = TimeLeft(plan, forecast(plan, store), clock)
-    left.begin([(case, number) for number in range(plan.most) for case in plan.cases])
+    left.begin([(case, number) for number in range(plan.most_repeats) for case in plan.cases])
     said = left.seconds
     api.run_plan(plan, store, PlainLines())
     assert 2 / 3 < said / clock.now < 4 / 3

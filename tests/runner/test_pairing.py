@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mldyno import api
+from mldyno.plan import Plan
 from mldyno.records import Case, Pairing, Record
 from mldyno.results import Results
 from mldyno.runner import pairing
@@ -167,20 +168,30 @@ def test_the_base_is_in_every_paired_comparison_of_a_large_group() -> None:
     assert pairings(cases[:1]) == []
 
 
-def test_a_run_that_ended_before_its_paired_comparison_holds_it_when_it_is_resumed(store: Store) -> None:
-    plan = api.make_plan(["mlp"], {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}, {"repeats": 1})
+def cut_at_pairing(number: int, plan: Plan, store: Store) -> str:
+    """End a run as its paired comparison of that number begins; return the run's id."""
 
     class Cut(Exception):
         pass
 
-    class CutAtMeeting(Listener):
+    class CutThere(Listener):
+        begun = 0
+
         def pairing_started(self, cases: object, repeat: int, pairing: Pairing) -> None:
-            raise Cut
+            self.begun += 1
+            if self.begun == number:
+                raise Cut
 
     with pytest.raises(Cut):
-        api.run_plan(plan, store, CutAtMeeting())
+        api.run_plan(plan, store, CutThere())
     store.close()
     run_id, _ = api.unfinished(store, plan)
+    return run_id
+
+
+def test_a_run_that_ended_before_its_paired_comparison_holds_it_when_it_is_resumed(store: Store) -> None:
+    plan = api.make_plan(["mlp"], {"framework": "fake", "device": ["cpu", "gpu"], "mode": "infer"}, {"repeats": 1})
+    run_id = cut_at_pairing(1, plan, store)
     results = api.run_plan(plan, store, resume=run_id)
     assert [record.run.pairing for record in results.everything] == ["alone", "alone", "interleaved", "interleaved"]
     again = api.run_plan(plan, store, resume=run_id)
@@ -192,22 +203,7 @@ def test_a_run_that_ended_between_two_of_its_paired_comparisons_holds_the_others
 ) -> None:
     axes = {"framework": "fake", "threads": ["1", "2"], "mode": "infer"}
     plan = api.make_plan(["mlp"], axes, {"repeats": 1})
-
-    class Cut(Exception):
-        pass
-
-    class CutAtThird(Listener):
-        begun = 0
-
-        def pairing_started(self, cases: object, repeat: int, pairing: Pairing) -> None:
-            self.begun += 1
-            if self.begun == 3:
-                raise Cut
-
-    with pytest.raises(Cut):
-        api.run_plan(plan, store, CutAtThird())
-    store.close()
-    run_id, _ = api.unfinished(store, plan)
+    run_id = cut_at_pairing(3, plan, store)
     results = api.run_plan(plan, store, resume=run_id)
     assert len({record.run.group for record in met(results)}) == FRESH_PAIRS
     assert len(met(results)) == 2 * FRESH_PAIRS

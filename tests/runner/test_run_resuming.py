@@ -132,6 +132,16 @@ def test_what_this_machine_began_is_resumed_and_shown(store: Store, cut_short: C
     assert lines == [f"resumes run {run}", "  runs the command: true", "  runs the command: true again"]
 
 
+def test_a_run_that_another_host_began_is_said_to_be_of_it(store: Store, cut_short: CUT) -> None:
+    cut_short(CATALOGUE, 1)
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE runs SET owner = '00000000-1-1'")
+    connection.close()
+    lines: list[str] = []
+    run, _ = api.unfinished(Store(store.path), None, tell=lines.append)
+    assert lines == [f"run {run} was begun on another host or in another container; make sure that it has ended there"]
+
+
 def test_a_file_that_is_gone_or_a_tree_that_was_removed_is_named(store: Store, tmp_path: Path) -> None:
     gone = sources.Source("file", str(tmp_path / "my_model.py"), "build", name="my_model.py@00000000", version="HEAD")
     plan = Plan((Case("my_model.py@00000000", framework="fake"),), sources=(gone,))

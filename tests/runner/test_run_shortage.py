@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -126,13 +126,19 @@ def test_a_worker_that_says_it_had_no_memory_is_believed_only_where_others_left_
     assert (record.status, record.crowded_out) == ("failed", True)
 
 
+def kernel_kills(monkeypatch: pytest.MonkeyPatch, memory: int) -> Iterator[int]:
+    """Let the kernel's count of kills rise whenever it is read, on a machine with that memory in B."""
+    kills = iter(range(100))
+    monkeypatch.setattr(client, "_kernel_kills", lambda: next(kills))
+    monkeypatch.setattr(process_tree, "total", lambda: memory)
+    return kills
+
+
 def test_a_worker_that_the_kernel_killed_while_it_held_little_is_tried_again(
     fake_run: FakeRun, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script({"match": "*", "fail": "kill"})
-    kills = iter(range(100))
-    monkeypatch.setattr(client, "_kernel_kills", lambda: next(kills))
-    monkeypatch.setattr(process_tree, "total", lambda: 24 * GIB)
+    kills = kernel_kills(monkeypatch, 24 * GIB)
     (record,) = fake_run(mode="infer").records
     assert (record.status, record.crowded_out) == ("failed", True)
     assert record.reason.startswith("killed by the system for want of memory: the machine ran out of memory, but")
@@ -143,9 +149,7 @@ def test_memory_of_the_program_that_starts_a_worker_is_not_charged_to_the_worker
     fake_run: FakeRun, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script({"match": "*", "fail": "kill"})
-    kills = iter(range(100))
-    monkeypatch.setattr(client, "_kernel_kills", lambda: next(kills))
-    monkeypatch.setattr(process_tree, "total", lambda: 4 * GIB)
+    kernel_kills(monkeypatch, 4 * GIB)
     ballast = bytearray(GIB)  # as in a notebook that holds a model: over a tenth of the machine's memory
     ballast[:: mmap.PAGESIZE] = b"x" * len(range(0, GIB, mmap.PAGESIZE))
     (record,) = fake_run(mode="infer").records

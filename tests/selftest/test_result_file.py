@@ -6,17 +6,22 @@ import json
 import math
 import platform
 import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mldyno.api import examining
 from mldyno.errors import MldynoError
+from mldyno.messages import FrameworkFacts, FrameworksProbed
 from mldyno.records import Device, Fact, Machine
-from mldyno.selftest import result_file
+from mldyno.runner.events import Interrupted
+from mldyno.selftest import result_file, table
 from mldyno.selftest.measures import Measure, Process, SeriesKind
 from mldyno.selftest.result_file import Installed, SelftestResult
+from mldyno.views.records import replay_lines
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 MEASURES = [
@@ -144,3 +149,34 @@ def test_a_place_that_can_not_be_written_to_is_told(tmp_path: Path) -> None:
         result_file.check_place(str(tmp_path / "none" / "result.json"))
     with pytest.raises(MldynoError, match="this is a folder"):
         result_file.check_place(str(tmp_path))
+
+
+def test_an_interrupted_selftest_leaves_the_measures_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result.json"
+
+    def interrupted(*_: Any) -> Iterator[Measure]:
+        yield MEASURES[0]
+        raise KeyboardInterrupt
+
+    probed = FrameworksProbed("3.11", {"torch": FrameworkFacts(versions={"torch": "2.13.0"})})
+    monkeypatch.setattr(examining, "probe", lambda *_: probed)
+    monkeypatch.setattr(table, "run", interrupted)
+    with pytest.raises(Interrupted, match=rf"^ended by Ctrl-C; {path} holds the measures so far \(1\)\.$"):
+        list(examining.selftest(export=str(path)))
+    tested = result_file.read(str(path))
+    assert (tested.complete, [measure.id for measure in tested.measures]) == (False, [24])
+    assert "it was interrupted: further measures were not tried" in replay_lines(tested, [])
+
+
+def test_a_selftest_that_is_interrupted_before_its_first_measure_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Iterator[Measure]:
+        raise KeyboardInterrupt
+        yield MEASURES[0]
+
+    monkeypatch.setattr(examining, "probe", lambda *_: FrameworksProbed("3.11", {}))
+    monkeypatch.setattr(table, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(examining.selftest(export=str(tmp_path / "result.json")))
+    assert [*tmp_path.iterdir()] == []

@@ -7,7 +7,7 @@ time is known from its shapes, and so is the batch from which one device beats a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from torch.utils.flop_counter import flop_registry, sdpa_flop
 
 HALF = (torch.float16, torch.bfloat16)
+PLAIN = {bool, int, float, str, type(None), torch.dtype, torch.device}  # no tensors, which takes long to find out
 aten = torch.ops.aten
 FORMULAS = {**flop_registry, aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop}
 COUNTED: dict[Any, float] = {}  # PyTorch's formulas take longer than the operations
@@ -70,14 +71,21 @@ def is_product(func: Any) -> bool:
 
 def tensors(what: Any) -> list[Any]:
     """All tensors in arguments or results."""
-    parts = what.values() if isinstance(what, dict) else what if isinstance(what, (list, tuple)) else (what,)
     collected: list[Any] = []
+    _collect((what,), collected)
+    return collected
+
+
+def _collect(parts: Iterable[Any], collected: list[Any]) -> None:
     for part in parts:
+        if type(part) in PLAIN:
+            continue
         if isinstance(part, torch.Tensor):
             collected.append(part)
-        elif isinstance(part, (list, tuple, dict)):
-            collected += tensors(part)
-    return collected
+        elif isinstance(part, (list, tuple)):
+            _collect(part, collected)
+        elif isinstance(part, dict):
+            _collect(part.values(), collected)
 
 
 def changed(change: Callable[[Any], Any], what: Any) -> Any:

@@ -88,7 +88,8 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
             return _brought(func, args[0], kwargs)
         if func is aten.copy_.default:
             return _copy(func, *args, **kwargs)
-        index = _place(func, args, kwargs)
+        given = tensors((args, kwargs))
+        index = _place(func, given, kwargs.get("device"))
         if func._schema.name in SIM.falls_back:
             warnings.warn(
                 f"The operator '{func._schema.name}' is not currently supported on the SIM backend and will fall back "
@@ -104,7 +105,7 @@ class SimTensor(torch.Tensor):  # type: ignore[misc]
             out.mul_(1 + SIM.spoils)
         if fresh:
             SIM.launch(index, SIM.costs.of(func, args, kwargs, out))
-        known = {id(x._cpu): x for x in tensors((args, kwargs)) if isinstance(x, SimTensor)}
+        known = {id(x._cpu): x for x in given if isinstance(x, SimTensor)}
         lands = func._schema.name not in SIM.astray and _stays(kwargs.get("device"))
 
         def outside(x: Any) -> Any:
@@ -135,9 +136,8 @@ def _index(device: Any) -> int:
     return SIM.current if device is None or device.index is None else int(device.index)
 
 
-def _place(func: Any, args: Any, kwargs: Any) -> int:
-    """On which device an operation runs; one whose tensors lie on several is refused, as PyTorch does."""
-    given = tensors((args, kwargs))
+def _place(func: Any, given: list[Any], asked: Any) -> int:
+    """On which device an operation on these tensors runs; where they lie on several, it is refused, as by PyTorch."""
     on_device = [tensor for tensor in given if isinstance(tensor, SimTensor)]
     homes = dict.fromkeys(str(tensor.device) for tensor in on_device)
     if not SIM.astray and func not in MIXES:
@@ -147,7 +147,6 @@ def _place(func: Any, args: Any, kwargs: Any) -> int:
         SIM.fail(
             RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {both}!")
         )
-    asked = kwargs.get("device")
     return _index(asked if asked is not None and asked.type == "sim" else on_device[0].device)
 
 

@@ -13,11 +13,14 @@ import os
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from simulated_costs import Costs  # type: ignore[import-not-found]
+
+_costs = cache(Costs)  # each operation asks for them
 
 
 @dataclass
@@ -70,12 +73,12 @@ class Simulation:
     @property
     def costs(self) -> Any:
         """What operations cost on the device."""
-        return Costs(self.kernel, self.rate, self.half, self.bandwidth)
+        return _costs(self.kernel, self.rate, self.half, self.bandwidth)
 
     @property
     def cpu_costs(self) -> Any:
         """What operations cost on the CPU; None where they cost what they cost."""
-        return None if self.cpu is None else Costs(**{"kernel": 0.0, **self.cpu})
+        return None if self.cpu is None else _costs(**{"kernel": 0.0, **self.cpu})
 
     # -- time ------------------------------------------------------------------------------------
 

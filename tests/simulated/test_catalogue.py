@@ -29,7 +29,7 @@ UNSUPPORTED = (  # what the device, or the workload, lacks
 def outcomes(*arguments: str) -> list[dict[str, Any]]:
     """What came of every case, in one process."""
     paths = os.pathsep.join([str(HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
-    settings = {"virtual": True, "transfer": 1e9, "issue": ISSUE, "capacity": 1 << 36, "cpu": {"kernel": 0.0}}
+    settings = {"virtual": True, "transfer": 1e9, "issue": ISSUE, "capacity": 1 << 36}
     environment = {**os.environ, "PYTHONPATH": paths, "MLDYNO_SIM": json.dumps(settings), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, str(HERE / "catalogue.py"), *arguments]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)

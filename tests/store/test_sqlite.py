@@ -194,6 +194,13 @@ PLACES = (
 )  # fmt: skip
 
 
+def allow_nulls(path: Path) -> None:
+    """Take the constraints out of a store's tables, so that any value can be written."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_whatever_is_damaged_every_reader_reads_it_or_says_so_in_one_line(store: Store, place: str) -> None:
     table, column = place.split(".")
@@ -202,9 +209,7 @@ def test_whatever_is_damaged_every_reader_reads_it_or_says_so_in_one_line(store:
         store.append([a_record(), a_record(batch=9, run="r2")])
         store.begin_run("r3", "2026", "someone", '{"cases": []}')
         store.close()
-        with closing(sqlite3.connect(store.path)) as connection, connection:
-            connection.execute("PRAGMA writable_schema = ON")
-            connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
+        allow_nulls(store.path)
         with closing(sqlite3.connect(store.path)) as connection, connection:
             connection.execute(f"UPDATE OR REPLACE {table} SET {column} = {value}")
         for read in READERS:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from tests.store.test_sqlite import a_record
+from tests.store.test_sqlite import a_record, allow_nulls
 
 from mldyno import api
 from mldyno.errors import StoreError
@@ -192,9 +192,7 @@ def test_of_a_store_that_is_damaged_nothing_is_removed_and_it_is_said(store: Sto
     records = [a_record(), a_record(batch=9, run="r2")]
     store.append(records)
     store.close()
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
+    allow_nulls(store.path)
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute(f"UPDATE records SET run = {value} WHERE number = 1")
     with pytest.raises(StoreError, match="it is damaged"):

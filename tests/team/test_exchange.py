@@ -14,7 +14,7 @@ from tests.team.conftest import items_of, records_of
 from mldyno import api
 from mldyno.records import seal
 from mldyno.store import Query, Store, transfer
-from mldyno.store.codec import came_from
+from mldyno.store.codec import with_origin
 from mldyno.team import Item, Page, Place, PlaceError, Withheld, exchange, shown
 from mldyno.team.table import File, Table
 
@@ -83,7 +83,7 @@ def test_what_was_removed_here_comes_back_only_if_asked_for(table: Table, store:
 
 def test_without_a_filter_only_what_was_measured_here_or_by_a_fleet_is_pushed(tmp_path: Path, store: Store) -> None:
     own, fleet, theirs = records_of(3)
-    store.append([own, came_from(fleet, "fleet:mini"), came_from(theirs, "theirs.jsonl")])
+    store.append([own, with_origin(fleet, "fleet:mini"), with_origin(theirs, "theirs.jsonl")])
     for what, ids in ((None, {own.id, fleet.id}), ("mlp", {own.id, fleet.id}), ("theirs.jsonl", {theirs.id})):
         given: set[str] = set()
         with pytest.MonkeyPatch.context() as patch:

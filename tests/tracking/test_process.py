@@ -177,7 +177,10 @@ def test_mlx_is_waited_for_on_the_cpu_too(tmp_path: Path, store: Store) -> None:
         import mlx.core as mx
         from mldyno.tracking import process
         mx.eval(mx.ones(3) + 1)
-        print(process.place().wait is mx.synchronize)
+        wait, waited = mx.synchronize, []
+        mx.synchronize = lambda stream: (waited.append(stream), wait(stream))
+        process.place().wait()
+        print(waited == [mx.default_stream(mx.cpu)])
         for batch in mldyno.track([mx.ones((16, 2))] * 40):
             step()
     """)  # fmt: skip

@@ -40,3 +40,14 @@ def test_a_peak_that_the_driver_counts_is_named_as_such(by: str, words: str) -> 
                     series=(peak,), facts={"device_peak_by": by})  # fmt: skip
     (line,) = [line for line in record_text(record).splitlines() if line.startswith("peak device memory")]
     assert line.removeprefix("peak device memory").strip() == words
+
+
+def test_what_is_special_about_ones_own_model_is_shown() -> None:
+    facts: dict[str, Fact] = {"inference_without": "targets", "same_batch": "a sparse tensor", "draws_random": False}
+    record = Record(SCHEMA, "", "2026-01-01T00:00:00Z", "measured", Run("r"), Case("my_model.py"), "ok", "",
+                    Machine("m"), facts=facts)  # fmt: skip
+    (line,) = (line for line in record_text(record).splitlines() if line.startswith("model"))
+    assert line.removeprefix("model").strip() == (
+        "inference is measured without targets, which only the loss needs; "
+        "every step has the same batch, since a sparse tensor can't be rolled"
+    )

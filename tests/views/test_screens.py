@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.analysis.made import outcome
 from tests.analysis.test_league import bert
 from tests.analysis.test_scores import of_set
+from tests.views.report.made_records import met, record
 
 from mldyno.analysis.answers import verdicts
 from mldyno.analysis.league import league
 from mldyno.analysis.outcomes import outcomes
+from mldyno.records import Case
 from mldyno.store.figures import newest
-from mldyno.views.screens import BAR, MOST_LINES, WIDTH, screen
+from mldyno.views.screens import BAR, MOST_LINES, WIDTH, run_screen, screen
 
 PUBLISHED = outcomes(newest())
 MLP = outcome(1e-3, batch=128, mode="infer")
@@ -72,3 +76,16 @@ def test_a_failure_is_said_first() -> None:
     lines = screen(ours, verdicts(ours), [], (), "report: r.html")
     first = next(line for line in lines if line.startswith("- "))
     assert first == "- MLP, training, batch 128: oom: no memory left"
+
+
+def test_cases_that_could_not_be_compared_head_to_head_are_named_once_with_the_reason() -> None:
+    """Also where -q keeps the lines of a run's progress away."""
+    cases = [Case("mlp", mode="infer", batch=128, precision=name) for name in ("fp32", "bf16")]
+    alone = [record(case, 1e-3) for case in cases]
+    ended = [replace(met(case, 1e-3, group), status="failed", reason="the worker was ended by SIGKILL")
+             for group in (1, 2) for case in cases]  # fmt: skip
+    lines = run_screen(outcomes([*alone, *ended]))
+    names = "mlp/infer/torch/cpu/fp32/b128/device, mlp/infer/torch/cpu/bf16/b128/device"
+    line = f"not compared head-to-head: {names}: failed: the worker was ended by SIGKILL"
+    assert [each for each in lines if each.startswith("not compared")] == [line]
+    assert not any(each.startswith("not compared") for each in run_screen(outcomes(alone)))

@@ -10,7 +10,7 @@ import pytest
 from mldyno import plugins
 from mldyno.frameworks import Program
 from mldyno.records import Case, Checks
-from mldyno.worker.checks import Wrong, check_precision, unchecked
+from mldyno.worker.checks import Wrong, check_precision, failure, unchecked
 
 
 class Core(Program):
@@ -76,3 +76,11 @@ def test_a_case_is_wrong_if_the_framework_reports_another_precision_than_it_asks
 def test_autocast_asks_for_the_type_of_the_matmuls() -> None:
     case = Case("mlp", framework="fake", precision="amp-bf16")
     assert check_precision(case, plugins.framework("fake").open(case, None)) == "bf16"
+
+
+def test_a_framework_that_is_missing_is_named_with_its_cure_before_there_is_a_case_too() -> None:
+    missing = ModuleNotFoundError("No module named 'torch'", name="torch")
+    cure = ("failed", "torch is not installed for this Python; pip install 'mldyno[torch]'")
+    assert failure(None, missing) == failure("torch", missing) == cure
+    theirs = ModuleNotFoundError("No module named 'their_code'", name="their_code")
+    assert failure(None, theirs) == ("failed", "ModuleNotFoundError: No module named 'their_code'")

@@ -34,7 +34,7 @@ def test_a_worker_is_started_with_the_settings_and_its_record_has_them(fake_run:
 def test_an_allocator_that_is_not_installed_is_said_to_be_missing(
     fake_run: FakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mldyno.worker.client.ctypes.util.find_library", lambda name: None)
+    monkeypatch.setattr("mldyno.worker.client.shared_library", lambda name: None)
     (record,) = fake_run(mode="infer", allocator="jemalloc", repeats=1).records
     assert (record.status, record.software.env) == ("unsupported", {})
     assert record.reason == "jemalloc is not installed; on Debian and Ubuntu: apt install libjemalloc2"

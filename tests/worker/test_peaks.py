@@ -11,7 +11,7 @@ from mldyno import plugins
 from mldyno.frameworks import Unsupported
 from mldyno.frameworks.fake import CLOCK, Fake
 from mldyno.records import Case
-from mldyno.worker import peaks
+from mldyno.worker import examine, peaks
 from mldyno.worker.checks import Wrong
 from mldyno.worker.session import CaseSession, open_case
 
@@ -145,3 +145,23 @@ def test_a_convolution_of_one_pixel_is_the_matmul_with_the_second_factor_transpo
     case = Case("matmul", framework="torch", mode="infer", batch=256)
     product, image = (torch.matmul(case, 256, layout).issue() for layout in ("nt", "1x1"))
     assert (image.permute(0, 2, 3, 1).reshape(256, 256) - product).abs().max() <= 1e-4 * product.abs().max()
+
+
+def test_a_forecast_is_made_from_the_usual_layout_not_from_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On some AMD processors oneDNN's convolutions are twice as fast as the linear layers that most models have."""
+    tried: list[str | None] = []
+
+    class Noting(Fake):
+        layouts = ("nn", "nt", "1x1")
+
+        def matmul(self, case: Case, size: int, layout: str | None = None) -> Any:
+            tried.append(layout)
+            return super().matmul(case, size, layout)
+
+    monkeypatch.setattr(plugins, "framework", lambda name: Noting())
+    examine._rate.cache_clear()
+    try:
+        assert examine._rate(replace(CASE, workload="matmul"))
+    finally:
+        examine._rate.cache_clear()
+    assert set(tried) == {"nn"}

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mldyno.analysis import grouped
-from mldyno.analysis.comparisons import Comparison, Mean, alike, along, compare, compared, differing, geometric_mean
+from mldyno.analysis.comparisons import (
+    Comparison,
+    Mean,
+    alike,
+    along,
+    compare,
+    compared,
+    differing_axes,
+    geometric_mean,
+)
 from mldyno.analysis.league import same_work
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.analysis.sweeps import Crossover, Scaling, crossovers, scalings
@@ -34,7 +43,7 @@ class PrecisionGain:
 
     @property
     def held_back_by_layout(self) -> bool:
-        """Whether convolutions of 16 bits ran contiguous on CUDA, where tensor cores want channels last."""
+        """True if convolutions of 16 bits ran contiguous on CUDA, where tensor cores want channels last."""
         case, convolutions = self.outcome.case, bool(self.outcome.records[0].fact("convolutions"))
         halved = (case.precision or PLAIN).endswith(("fp16", "bf16"))
         return halved and case.device.startswith("cuda") and case.layout == "contiguous" and convolutions
@@ -160,7 +169,7 @@ def unreported(outcomes: Sequence[Outcome], answers: Answers, by: str | None = N
                LOADER_WORKERS: [each for gain in answers.loaders for each in gain.over_fewest]}  # fmt: skip
     answered = {(axis, each.other.case, column(each.base, axis)) for axis in by_axis for each in by_axis[axis]}
     swept = {each.axis for each in answers.crossovers}
-    return [each for axis in ([by] if by else WAYS) if axis not in swept for each in compared_along(outcomes, axis)
+    return [each for axis in ([by] if by else WAYS) if axis not in swept for each in comparisons_along(outcomes, axis)
             if (axis, each.other.case, column(each.base, axis)) not in answered]  # fmt: skip
 
 
@@ -201,19 +210,19 @@ def headlines(outcomes: Sequence[Outcome], *axes: str) -> list[Mean]:
         good = typical(good) if axis in ("device", "precision") else good
         if axis == "device":
             good = [outcome for outcome in good if outcome.case.precision in (PLAIN, None)]
-        groups = grouped(compared_along(good, axis), shared)
+        groups = grouped(comparisons_along(good, axis), shared)
         means += [geometric_mean(comparisons, axis) for comparisons in groups.values()]
     return means
 
 
-def compared_along(outcomes: Sequence[Outcome], axis: str, value: str = "step") -> list[Comparison]:
+def comparisons_along(outcomes: Sequence[Outcome], axis: str, value: str = "step") -> list[Comparison]:
     """Return all comparisons along an axis, each with the first value of that axis as base."""
     return compared(along([outcome for outcome in outcomes if outcome.status == "ok"], axis), value)
 
 
-def compared_in_energy(outcomes: Sequence[Outcome], by: str | None = None) -> list[Comparison]:
+def energy_comparisons(outcomes: Sequence[Outcome], by: str | None = None) -> list[Comparison]:
     """Return all comparisons of energies, along one axis or all ways to do the same work."""
-    return [comparison for axis in ([by] if by else WAYS) for comparison in compared_along(outcomes, axis, "energy")]
+    return [comparison for axis in ([by] if by else WAYS) for comparison in comparisons_along(outcomes, axis, "energy")]
 
 
 @dataclass(frozen=True)
@@ -233,7 +242,7 @@ class Ranking:
 def rankings(comparisons: Sequence[Comparison], axis: str) -> list[Ranking]:
     """Rank the cases that differ along an axis alone."""
     ranked = []
-    along_axis = [each for each in comparisons if differing(each.base, each.other) == [axis]]
+    along_axis = [each for each in comparisons if differing_axes(each.base, each.other) == [axis]]
     for group in grouped(along_axis, lambda each: each.base.records[0].id).values():
         best = max(group, key=lambda each: each.ratio)
         fastest, gain = (best.other, best) if best.ratio > 1 else (best.base, None)

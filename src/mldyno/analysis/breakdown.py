@@ -28,7 +28,7 @@ SHORT_KERNEL = 20e-6  # s, on average: below it, launching kernels is most of th
 
 @dataclass(frozen=True)
 class Bound:
-    """What limits a case: compute, memory, host, copy, or unclear; with the reason in words."""
+    """The bottleneck of a case: compute, memory, host, copy, or unclear; with the reason in words."""
 
     kind: str
     why: str
@@ -36,7 +36,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Shares:
-    """How much of each peak a case uses; None where unknown."""
+    """The share of each peak that a case uses; None where unknown."""
 
     compute: float | None
     memory: float | None
@@ -199,7 +199,7 @@ class Change:
 
 @dataclass(frozen=True)
 class LoaderCost:
-    """What the loader costs in each step: its share of it, and the time in s."""
+    """The loader's cost in each step: its share of it, and the time in s."""
 
     share: Interval
     time: Interval

@@ -1,4 +1,4 @@
-"""How much faster one case is than another, with an interval, a verdict, and how they were compared.
+"""Compare cases: a ratio with its interval and verdict, and how it was measured.
 
 Paired: both were measured head-to-head in one run. The ratio is the exponential of the mean log-ratio of their
 rounds. Within one process its interval comes from batches of rounds; across processes, whose speeds differ, from two
@@ -52,13 +52,13 @@ def verdict(low: float | None, high: float | None) -> Verdict:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Claim:
-    """How many times as fast one side is as another, and the verdict that follows."""
+    """A ratio of speeds, and the verdict that follows."""
 
     speedup: Interval
-    """How many times as fast the other side is as the base; for energy, how many times as much the base takes."""
+    """The speed of the other side over that of the base; for energy, the base's over the other side's."""
     value: str = "step"  # what is compared: the time of a step, or its energy
     per_item: bool = False
-    """Whether it compares items per second, since steps of different sizes do different amounts of work."""
+    """True if it compares items per second, since steps of different sizes do different amounts of work."""
 
     @property
     def ratio(self) -> float:
@@ -83,7 +83,7 @@ class Claim:
 
     @property
     def settled(self) -> bool:
-        """Whether it is conclusive, or has no interval that more measuring would narrow."""
+        """True if it is conclusive, or has no interval that more measuring would narrow."""
         return self.conclusive or self.low is None
 
 
@@ -98,7 +98,7 @@ class Comparison(Claim):
 
     @property
     def contradicts_times(self) -> bool:
-        """Whether the paired rounds contradict the two times that were measured alone."""
+        """True if the paired rounds contradict the two times that were measured alone."""
         first, second = self.base.figure(self.value), self.other.figure(self.value)
         if not self.how.startswith(PAIRED) or not self.conclusive or first is None or second is None:
             return False
@@ -129,7 +129,7 @@ class Mean(Claim):
 
 
 def geometric_mean(comparisons: Sequence[Comparison], axis: str = "") -> Mean:
-    """Return the geometric mean of ratios, and of their ends: what slows a machine down slows all of its cases."""
+    """Return the geometric mean of ratios and of their ends: what slows a machine down slows all of its cases."""
 
     def centre(values: Iterable[float | None]) -> float | None:
         logs = [math.log(value) for value in values if value is not None]
@@ -146,7 +146,7 @@ def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
 
     def sides(comparison: Comparison) -> tuple[object, ...]:
         base, other = comparison.base, comparison.other
-        return tuple((name, column(base, name), column(other, name)) for name in differing(base, other))
+        return tuple((name, column(base, name), column(other, name)) for name in differing_axes(base, other))
 
     between = [each for each in comparisons if each.base.machine != each.other.machine]
     return [geometric_mean(group) for group in grouped(between, sides).values() if len(group) > 1]
@@ -155,7 +155,7 @@ def between_machines(comparisons: Sequence[Comparison]) -> list[Mean]:
 def compare(base: Outcome, other: Outcome, value: str = "step") -> Comparison | None:
     """Return the comparison of two outcomes; None where one has no such value, or they may not do the same work."""
     first, second = base.figure(value), other.figure(value)
-    if first is None or second is None or min(first.value, second.value) <= 0 or doubt(base, other):
+    if first is None or second is None or min(first.value, second.value) <= 0 or why_not_comparable(base, other):
         return None
     if value == "energy" and len({side.with_energy[0].fact("energy_scope") for side in (base, other)}) > 1:
         return None
@@ -201,9 +201,9 @@ def compared(pairs: Pairs, value: str = "step") -> list[Comparison]:
     return [comparison for base, other in pairs if (comparison := compare(base, other, value)) is not None]
 
 
-def doubts(pairs: Pairs) -> list[str]:
+def not_comparable(pairs: Pairs) -> list[str]:
     """Return why some pairs are not compared, each reason once."""
-    return list(dict.fromkeys(filter(None, (doubt(base, other) for base, other in pairs))))
+    return list(dict.fromkeys(filter(None, (why_not_comparable(base, other) for base, other in pairs))))
 
 
 def _paired(base: Outcome, other: Outcome, value: str) -> Comparison | None:
@@ -277,14 +277,14 @@ def _pairings(base: Outcome, other: Outcome, metric: str) -> list[tuple[Pairing,
     return pairings
 
 
-def differing(a: Outcome, b: Outcome) -> list[str]:
+def differing_axes(a: Outcome, b: Outcome) -> list[str]:
     """Return the axes, machine among them, on which two outcomes differ."""
     return [name for name in (*NAMES, "machine") if column(a, name) != column(b, name)]
 
 
 def differences(a: Outcome, b: Outcome) -> list[str]:
     """Return what differs between two outcomes: axes, machine, versions, threads."""
-    names = differing(a, b)
+    names = differing_axes(a, b)
     (first, case), (second, other) = ((each.records[0].software, each.case) for each in (a, b))
     if case.version != other.version:
         names.append("workload version")
@@ -382,7 +382,7 @@ def disagreement(base: Outcome, other: Outcome) -> tuple[float, float] | None:
     return relative_error(yours, mine), tolerance
 
 
-def doubt(base: Outcome, other: Outcome) -> str:
+def why_not_comparable(base: Outcome, other: Outcome) -> str:
     """Return why the times of two frameworks can't be compared; empty where they can, and within one framework."""
     frameworks = [base.case.framework, other.case.framework]
     if len({*frameworks}) == 1 or {*frameworks} & {*WITHOUT} or base.published or other.published:

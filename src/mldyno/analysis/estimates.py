@@ -69,7 +69,7 @@ def processes_of(record: Record, metric: str = "step_time") -> list[Process]:
                     contended(record)) for time in medians if time > 0]  # fmt: skip
 
 
-def telling(records: Iterable[Record]) -> list[Process]:
+def varying_processes(records: Iterable[Record]) -> list[Process]:
     """Return the processes that show how much a machine varies: all but users' loops, whose code changes."""
     return [process for record in records if not record.case.tracked for process in processes_of(record)]
 
@@ -129,8 +129,8 @@ class Usual:
         return {name: float(f"{value:.6g}") for name, value in within.items()}
 
 
-def stated(record: Record) -> Usual:
-    """Return what a record states as usual; the prior where it states nothing."""
+def recorded_usual(record: Record) -> Usual:
+    """Return the usual variation that a record states; the prior where it states none."""
     spread, freedom = record.fact("process_spread"), record.fact("process_freedom")
     if not spread or not freedom:
         return Usual()
@@ -143,7 +143,7 @@ def stated(record: Record) -> Usual:
 
 
 def usual_for(process: Process, rest: Iterable[Process]) -> Usual:
-    """Return what is usual for the processes of a case, from the rest of its machine.
+    """Return the usual variation of a case's processes, from the other processes of its machine.
 
     Those of its own run show their spread by themselves, and count for the reference kernel only. Processes that waited
     for a core say nothing about other processes, but one of them may be off by as much as any other.
@@ -176,7 +176,7 @@ def _level(processes: Sequence[Process]) -> tuple[float, Variation]:
 
 
 class Slopes:
-    """How far the step times of each case follow the reference kernel, drawn towards what they do on the whole."""
+    """How strongly the step time of each case follows the reference kernel, shrunk towards the common slope."""
 
     def __init__(self, processes: Iterable[Process]) -> None:
         self._along: dict[str, float] = {}
@@ -194,6 +194,7 @@ class Slopes:
         return max(0.0, min(STEEPEST, (along + self._few * self._common) / (across + self._few)))
 
     def error(self, case: str) -> float:
+        """Return the standard error of the slope of a case."""
         return SLOPES * math.sqrt(self._few / (self._across.get(case, 0.0) + self._few))
 
 
@@ -265,7 +266,7 @@ def of_metric(records: Sequence[Record], metric: str) -> Estimate | None:
     processes = [process for record in timed for process in processes_of(record, metric)]
     if not processes:
         return known
-    value, error = headline(processes, stated(timed[-1]))
+    value, error = headline(processes, recorded_usual(timed[-1]))
     width = value * math.expm1(min(error.half_width, WIDEST))
     if known.within is not None:  # the spread between processes does not include the error of this one
         width = math.hypot(width, known.within)

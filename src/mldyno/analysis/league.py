@@ -93,13 +93,13 @@ def league(ours: Sequence[Outcome], rivals: Sequence[Outcome]) -> list[Division]
     one name do the same work is not known.
     """
 
-    def counts(outcome: Outcome) -> bool:
+    def is_ranked(outcome: Outcome) -> bool:
         record = outcome.records[0]
         return _step(outcome) > 0 and not (record.case.own_work or record.fact("fake_time") or marks(record))
 
-    by_work = grouped(filter(counts, rivals), work)
+    by_work = grouped(filter(is_ranked, rivals), work)
     divisions = []
-    for shared, own in grouped(filter(counts, ours), work).items():
+    for shared, own in grouped(filter(is_ranked, ours), work).items():
         if shared in by_work:
             ranked = sorted([*own, *by_work[shared]], key=_step)
             divisions.append(Division(tuple(ranked), frozenset(map(ranked.index, own))))

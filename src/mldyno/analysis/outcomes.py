@@ -97,7 +97,7 @@ class Outcome:
 
     @property
     def item(self) -> str:
-        """What its throughput counts: token, image, B; where the record names none, the item of the workload."""
+        """The item that its throughput counts: token, image, B; if the record names none, that of the workload."""
         named = next((record.fact("item") for record in self.good), None) or "item"
         if named != "item" or self.case.tracked:
             return str(named)
@@ -114,7 +114,7 @@ class Outcome:
             return None
         derived: dict[str, Callable[[], Estimate | None]] = {
             "step": lambda: self.step, "throughput": lambda: self._per_step(self.step, "1/s"),
-            "first_step": lambda: self._once("first_step"), "first_batch": lambda: self._once("first_batch"),
+            **{name: partial(self._median_of_fact, name) for name in ("first_step", "first_batch")},
             "peak_share": self._share_of_peak, "energy": self._energy, "energy_above_idle": self._energy_above_idle,
             "efficiency": lambda: self._per_step(self._energy(), "1/J"),
             **{f"price_per_million_{per}": partial(self._price, per) for per in PRICED},
@@ -141,7 +141,7 @@ class Outcome:
         rate, throughput = self._rate_of("data"), self.figure("throughput")
         return None if rate is None or throughput is None else min(1.0, throughput.value / rate.value)
 
-    def _once(self, fact: str) -> Estimate | None:
+    def _median_of_fact(self, fact: str) -> Estimate | None:
         """Return the median over processes of a time in s that each has once."""
         times = [float(time) for record in self.good if (time := record.fact(fact)) is not None]
         return Estimate(sorted(times)[len(times) // 2], unit="s", processes=len(times)) if times else None
@@ -287,7 +287,7 @@ class Sample:
 
 
 def _samples(number: int, record: Record) -> Iterator[Sample]:
-    done = 1  # the first step has a series of its own
+    done = 1  # the first step is a separate series
     for series in record.series:
         if series.metric == "step_time" and series.stage in ("warmup", "steady"):
             for value in series.values:

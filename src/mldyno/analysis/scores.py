@@ -28,7 +28,7 @@ REFERENCE_SCORE = 100.0
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Interval):
-    """How many times as fast as the reference, times 100; on one device in one mode."""
+    """100 times the speed relative to the reference, on one device in one mode."""
 
     outcomes: tuple[Outcome, ...]  # of the set, in its order
 

@@ -195,7 +195,7 @@ class Scaling:
 
     @property
     def bends(self) -> bool:
-        """Whether the exponent is another one at the longest lengths than at the shortest."""
+        """True if the exponent is another one at the longest lengths than at the shortest."""
         if self.first.half_width is None or self.last.half_width is None:
             return False
         apart = abs(self.last.value - self.first.value)

@@ -98,7 +98,7 @@ def _base(table: Table, by: str | None) -> tuple[str, Callable[[Place], Place]]:
         if not keys:
             return "itself", lambda place: place
         first = keys[0]
-        words = ", ".join(_said(name, part) for name, part in zip(names, first, strict=True)) or "itself"
+        words = ", ".join(_value_in_words(name, part) for name, part in zip(names, first, strict=True)) or "itself"
         return words, lambda place: (place[0], first) if along_columns else (first, place[1])
     side = 0 if by in table.rows else 1
     index = (table.rows, table.cols)[side].index(by)
@@ -109,8 +109,8 @@ def _base(table: Table, by: str | None) -> tuple[str, Callable[[Place], Place]]:
         key = (*place[side][:index], best, *place[side][index + 1 :])
         return (key, place[1]) if side == 0 else (place[0], key)
 
-    return _said(by, best), moved
+    return _value_in_words(by, best), moved
 
 
-def _said(name: str, part: Any) -> str:
+def _value_in_words(name: str, part: Any) -> str:
     return f"{name} {as_typed(part) if name == 'workload' else part}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mldyno.selftest.result_file import SelftestResult
 
 Progress = Callable[[str, float], None]  # gets the part that begins, and the time left in s
-LONGEST_SELFTEST_S, LONGEST_PROBE_S = 585.0, 40.0  # of a device, and of asking one framework what it sees
+LONGEST_SELFTEST_S, LONGEST_PROBE_S = 570.0, 40.0  # of a device, and of asking one framework what it sees
 
 
 def selftest(
@@ -107,7 +107,7 @@ def _unseen(device: str, probed: FrameworksProbed) -> Iterator[Measure]:
         names = [each.name for each in facts.devices]
         if device not in names:
             why = facts.error or f"it sees {', '.join(names)}"
-            measure = TRIALS["device"].measured(TaskResult(failure=f"{NOT_TRIED}: {why}"), device)
+            measure = TRIALS["device"].measure(TaskResult(failure=f"{NOT_TRIED}: {why}"), device)
             yield replace(measure, framework=name)
 
 
@@ -115,26 +115,40 @@ def _exported(
     measures: Iterator[Measure], path: str, device: str, frameworks: Sequence[str], quick: bool,
     probed: FrameworksProbed, processes: Sequence[Process],
 ) -> Iterator[Measure]:  # fmt: skip
-    """Yield the measures; write the file after the last one."""
+    """Yield the measures; write the file after the last one, or with those so far if it ends early."""
+    from mldyno.runner.events import Interrupted
     from mldyno.selftest import result_file
     from mldyno.selftest.setup import plainest_case
     from mldyno.worker.client import settings_of
 
     began, ended = time.monotonic(), list[Measure]()
-    for measure in measures:
-        ended.append(measure)
-        yield measure
-    machine = machines.describe([each for facts in probed.frameworks.values() for each in facts.devices])
-    of_each = {
-        name: {"versions": facts.versions or None, "threads": facts.threads, "error": facts.error,
-               "environment": recorded_environment() | settings_of(plainest_case(name, device))}
-        for name, facts in probed.frameworks.items()
-    }  # fmt: skip
-    tested = result_file.SelftestResult(
-        device, tuple(frameworks), quick, time.monotonic() - began, machine,
-        {"python": probed.python, "frameworks": of_each}, tuple(ended), tuple(processes),
-    )  # fmt: skip
-    result_file.write(path, result_file.document(tested))
+
+    def write(complete: bool) -> None:
+        machine = machines.describe([each for facts in probed.frameworks.values() for each in facts.devices])
+        of_each = {
+            name: {"versions": facts.versions or None, "threads": facts.threads, "error": facts.error,
+                   "environment": recorded_environment() | settings_of(plainest_case(name, device))}
+            for name, facts in probed.frameworks.items()
+        }  # fmt: skip
+        tested = result_file.SelftestResult(
+            device, tuple(frameworks), quick, time.monotonic() - began, machine,
+            {"python": probed.python, "frameworks": of_each}, tuple(ended), tuple(processes), complete=complete,
+        )  # fmt: skip
+        result_file.write(path, result_file.document(tested))
+
+    try:
+        for measure in measures:
+            ended.append(measure)
+            yield measure
+    except BaseException as end:
+        if not ended:
+            raise
+        write(complete=False)
+        if not isinstance(end, KeyboardInterrupt):
+            raise
+        by = str(end) or "Ctrl-C"
+        raise Interrupted(f"ended by {by}; {path} holds the measures so far ({len(ended)}).") from None
+    write(complete=True)
 
 
 def replay(path: str) -> tuple[SelftestResult, list[Measure]]:

@@ -30,9 +30,10 @@ from mldyno.runner.events import Interrupts
 from mldyno.runner.forecast import forecast
 from mldyno.settings import axes_and_settings, parsed
 from mldyno.store import Query, Store
-from mldyno.store.codec import came_from
+from mldyno.store.codec import with_origin
 from mldyno.store.query import OF_FLEET
 from mldyno.store.selection import AnyStore, Tell, opened
+from mldyno.temporary import own_name
 
 MOST_AT_ONCE = 32  # hosts that are cleared
 LONGEST_FILE_B = 1 << 20  # of the user's own
@@ -52,7 +53,7 @@ def run_on(
     the newest one on these hosts.
     """
     from mldyno.runner.recording import new_run_id, now
-    from mldyno.runner.run import PLAN, owner
+    from mldyno.runner.run import PLAN
 
     entries, here = hosts.read(on), opened(store)
     run, asked = new_run_id(), None
@@ -66,7 +67,7 @@ def run_on(
             list(threads.map(lambda member: member[1].clear(member[0]), members))
     stored = Store(here.path, patience=STORE_PATIENCE_S)
     text = _text(on, asked)
-    stored.begin_run(run, now(), owner(), text, keys.authenticate(PLAN, run, text))
+    stored.begin_run(run, now(), own_name(), text, keys.authenticate(PLAN, run, text))
     earlier = [each for each, *_ in _runs(here) if each != run][:MOST_EARLIER]
 
     def known(host: Host) -> dict[str, list[str]]:
@@ -74,7 +75,7 @@ def run_on(
         return {each: stored.ids(Query({**query, "run": each}, heads=False)) for each in (run, *earlier)}
 
     def keep(records: Iterable[tuple[Host, Record]]) -> None:
-        stored.append([came_from(record, _origin(host)) for host, record in records])
+        stored.append([with_origin(record, _origin(host)) for host, record in records])
 
     ended = _conducted(members, asked.of_run(run), listener, times, known, keep)
     if all(member.state == "done" and not member.left_out for member in ended):

@@ -81,12 +81,12 @@ def _compared(pairs: comparing.Pairs, tell: Tell, value: str) -> Comparisons:
     """Compare pairs; report those that can't be compared, and raise if none can."""
     if value not in comparing.MEASURED:
         raise unknown("value", value, list(comparing.MEASURED))
-    comparisons, doubts = Comparisons(comparing.compared(pairs, value)), comparing.doubts(pairs)
-    if value == "energy" and pairs and not comparisons and not doubts:
+    comparisons, reasons = Comparisons(comparing.compared(pairs, value)), comparing.not_comparable(pairs)
+    if value == "energy" and pairs and not comparisons and not reasons:
         raise MldynoError("no two of these have an energy of the same scope; measure it with `mldyno run --energy`.")
-    if doubts and not comparisons:
-        raise MldynoError(doubts[0])
-    for line in doubts:
+    if reasons and not comparisons:
+        raise MldynoError(reasons[0])
+    for line in reasons:
         tell(line)
     return comparisons
 
@@ -168,7 +168,7 @@ def history(
     opened_store = opened(store)
     pinned = {} if text is None else selection.pinned_by(text, opened_store)
     query = Query(pinned, heads=False, since=_moment(since))
-    return selection.without_rehearsals(query, lambda query: opened_store.history(query, most), tell)
+    return selection.without_simulated(query, lambda query: opened_store.history(query, most), tell)
 
 
 def machines(store: AnyStore = None, tell: Tell = silent) -> list[dict[str, Any]]:
@@ -181,11 +181,11 @@ def machines(store: AnyStore = None, tell: Tell = silent) -> list[dict[str, Any]
 
     opened_store, shipped = opened(store), published()
 
-    def with_records(rehearsed: bool) -> set[str]:
-        return {name for _, name in opened_store.counts(Query(heads=False, rehearsed=rehearsed))} & {*names}
+    def with_records(simulated: bool) -> set[str]:
+        return {name for _, name in opened_store.counts(Query(heads=False, simulated=simulated))} & {*names}
 
     names, imported_files = opened_store.machines(), opened_store.imported_files()
-    stored, measured = with_records(rehearsed=True), with_records(rehearsed=False)
+    stored, measured = with_records(simulated=True), with_records(simulated=False)
     hidden = stored - {*measured, *shipped} if measured else set()
     if hidden:
         tell(f"machines with simulated records only (framework {FAKE}) are hidden")
@@ -222,7 +222,7 @@ def fleet_show(run: str | None = None, store: AnyStore = None) -> FleetNodes:
     def of_run(each: str) -> list[Outcome]:
         return outcomes(here.select(Query({"run": each}, provenances=("measured", "imported"))))
 
-    real = (each for each in runs[:MOST_RUNS_SEARCHED] if not of_run(each)[0].case.rehearsed)
+    real = (each for each in runs[:MOST_RUNS_SEARCHED] if not of_run(each)[0].case.simulated)
     shown = run or next(real, runs[0])
     others = sorted(
         (each for each in runs if each != shown), key=lambda each: abs(runs.index(each) - runs.index(shown))

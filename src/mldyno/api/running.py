@@ -46,6 +46,7 @@ from mldyno.sources import Source
 from mldyno.store import Query, Store
 from mldyno.store.selection import AnyStore, Tell, opened, silent
 from mldyno.suites import reader
+from mldyno.temporary import is_elsewhere
 from mldyno.units import count, digits, show_seconds
 from mldyno.worker import joining
 
@@ -163,7 +164,7 @@ def planned(
     }  # versions share a title
     for title, why in untrained.items() if "mode" not in axes else ():
         say(f"{title} is measured in inference only: {why}")
-    return (plan, unfinished(opened_store, plan)[0]) if resume else (plan, None)
+    return (plan, unfinished(opened_store, plan, tell=say)[0]) if resume else (plan, None)
 
 
 def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell = silent) -> tuple[str, Plan]:
@@ -175,12 +176,13 @@ def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell 
     from mldyno.runner.run import PLAN, busy
 
     running = False
-    for run_id, owner, text, proof in store.unfinished_runs():
-        if text.startswith(FLEET):
-            continue  # `--resume --on` goes on with it
+    of_this_machine = (each for each in store.unfinished_runs() if not each[2].startswith(FLEET))
+    for run_id, owner, text, proof in of_this_machine:  # `--resume --on` goes on with those of a fleet
         begun = plans.from_text(text)
         if plan is not None and not begun.same_as(plan):
             continue
+        if is_elsewhere(owner):
+            tell(f"run {run_id} was begun on another host or in another container; make sure that it has ended there")
         if busy(owner):
             running = True
         elif plan is None and begun.masked:
@@ -353,7 +355,7 @@ def max_batch(
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
     longest = plan.timeout or SHORTEST_TIMEOUT_S
-    real = any(not case.rehearsed for case in plan.cases)
+    real = any(not case.simulated for case in plan.cases)
     with machine_lock.held(say, needed=real):  # what others take does not fit
         return {mode: largest_batch(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from mldyno import keys
 from mldyno import machine as machines
 from mldyno.analysis import grouped
 from mldyno.analysis.fleet import Group
@@ -20,7 +21,7 @@ from mldyno.files import file_stem
 from mldyno.printable import quoted
 from mldyno.records import Record
 from mldyno.store import Query, Store, selection, transfer
-from mldyno.store.codec import came_from
+from mldyno.store.codec import with_origin
 from mldyno.store.query import latest
 from mldyno.store.selection import AnyStore, Tell, opened, silent
 from mldyno.temporary import atomic_folder
@@ -72,8 +73,9 @@ def submit(
     query = Query({**pinned, "machine": own}, provenances=("measured",))
     selection.tell_future(query, opened_store, tell)
     records = [record for record in opened_store.written(query) if not record.interrupted]
+    keys.check_secret({record.machine.key for record in records if record.machine.key})
     genuine = [record for record in records if not submission.fake(record)]
-    real = submission.score_first([submission.of_key(record, here.key) for record in genuine])
+    real = submission.score_first([submission.signed_copy(record, here.key) for record in genuine])
     if not real:
         known = f"only {count(len(records), 'fake record')}" if records else "nothing"
         named = f" for '{what}'" if what else ""
@@ -120,7 +122,7 @@ def import_(paths: Sequence[str], store: AnyStore = None, tell: Tell = silent) -
                     yield record
                     continue
                 unproven += record.run.id in begun and record.machine.name == here.name
-                yield came_from(record, file, record.proof)
+                yield with_origin(record, file, record.proof)
 
     new = opened_store.append(records())
     if unproven:
@@ -234,7 +236,7 @@ def _chosen(what: str | None, store: AnyStore, tell: Tell) -> list[Record]:
     records, pinned = selection.select(what, opened(store), tell=tell)
     if "file" not in pinned:
         return records
-    return [came_from(record, transfer.file_name(pinned["file"])) for record in records]  # no command of the reader's
+    return [with_origin(record, transfer.file_name(pinned["file"])) for record in records]  # no command of the reader's
 
 
 def _reported(what: str | None, store: AnyStore, private: bool, tell: Tell) -> list[Record]:

@@ -35,7 +35,7 @@ def push(
 
     opened_store = opened(store)
     pinned = selection.pinned_by(what, opened_store) if what is not None else {}
-    query = Query(pinned, heads=False, provenances=("measured",), until=latest(), rehearsed=False)
+    query = Query(pinned, heads=False, provenances=("measured",), until=latest(), simulated=False)
     selection.tell_future(Query(pinned, heads=False), opened_store, tell)
     own = None if {"machine", "imported_from"} & pinned.keys() else [""]
     if own is not None:

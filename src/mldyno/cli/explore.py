@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mldyno import plugins, suites
-from mldyno.cli.options import DURATION, Parsed, command, json_option, store_option
+from mldyno.cli.options import DURATION, PLACE, Parsed, command, json_option, store_option
 from mldyno.cli.output import print_data, print_json, say
 from mldyno.errors import NOT_ALL_OK, OK, UsageError, unknown
 
@@ -79,7 +79,7 @@ def _plugins(kind: str) -> list[tuple[str, str]]:
 def doctor(as_json: bool, **options: Any) -> None:
     """Why is the GPU not used? What works on each device? How idle and how quiet is this machine?
 
-    Prints facts, features that are tried in processes of their own, and findings, each with its cure.
+    Prints facts, features (each tried in a separate process), and findings, each with its cure.
     Takes about three minutes, one of them for noise, and shows how long is left; leave the machine
     alone meanwhile. Nothing is stored.
 
@@ -111,8 +111,12 @@ def doctor(as_json: bool, **options: Any) -> None:
 @click.option("--quick", is_flag=True, help="A short test, on the CPU in under 90 s: fewer comparisons, wider bounds.")
 @click.option("--device", default="cpu", show_default=True, help="Test this device instead: mps, cuda:0, xpu, gpu.")
 @click.option("--framework", help="Framework that computes the timed steps; default torch, and on a device all.")
-@click.option("--export", metavar="FILE", help="Also write the result to FILE, to pass it on: JSON, with raw values.")
-@click.option("--replay", metavar="FILE", help="Measure nothing: show what is unexpected in a result in FILE.")
+@click.option(
+    "--export", type=PLACE, metavar="FILE", help="Also write the result to FILE, to pass it on: JSON, with raw values."
+)
+@click.option(
+    "--replay", type=PLACE, metavar="FILE", help="Measure nothing: show what is unexpected in a result in FILE."
+)
 @json_option
 def selftest(device: str, export: str | None, replay: str | None, as_json: bool, **options: Any) -> int:
     """How often is mldyno itself wrong, on this machine? Each measure with its target and the peers' figure.

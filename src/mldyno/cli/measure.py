@@ -246,8 +246,8 @@ def preview(plan: Plan, store: str | None, as_json: bool) -> int:
         source = "as last time" if forecast.known else "guessed" if forecast.memory is None else "estimated"
         rows.append([case_name(forecast.case), show_seconds(forecast.seconds), memory, forecast.note or source])
     click.echo(aligned(["case", "time", "memory", ""], rows, 1))
-    repeats = f", {plan.fewest} repeats" if plan.fewest > 1 else ""
-    repeats += " or more" if plan.most > plan.fewest else ""
+    repeats = f", {plan.fewest_repeats} repeats" if plan.fewest_repeats > 1 else ""
+    repeats += " or more" if plan.most_repeats > plan.fewest_repeats else ""
     too_large = len(forecasts) - len(running)
     without = f", without {count(too_large, 'case')} that can't fit" if too_large else ""
     in_all = f"{count(len(plan.cases), 'case')}{repeats}, about {show_seconds(total)} in all{without}"

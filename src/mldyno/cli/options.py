@@ -12,6 +12,7 @@ import click
 
 from mldyno import plugins, suites
 from mldyno.errors import MldynoError, UsageError
+from mldyno.files import expanded
 
 if TYPE_CHECKING:
     from mldyno.axes import Axis
@@ -62,7 +63,13 @@ def duration(value: Any) -> float:
     return value if isinstance(value, float) else parse_duration(str(value))
 
 
+def place(value: Any) -> str:
+    """Return a path to write to, with its `~` expanded: no shell does that in --site=~/site, or between quotes."""
+    return str(expanded(value)) if str(value).startswith("~") else str(value)
+
+
 WORDS = Parsed("list", split_words)
+PLACE = Parsed("path", place)
 DURATION = Parsed("duration", duration)
 
 

@@ -23,12 +23,12 @@ from mldyno.views.window import NO_WINDOW, WIDEST, console, fitted, plain, width
 _IN_ASCII = {"±": "+-", "µ": "u", "…": "...", "─": "-", "×": "x"}  # if an encoding lacks them; all else is `?`
 
 
-def _spelled(error: UnicodeError) -> tuple[str, int]:
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     return "".join(_IN_ASCII.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
 
 
-codecs.register_error("mldyno-spelled", _spelled)
+codecs.register_error("mldyno-ascii", _in_ascii)
 
 
 class ReaderGone(Exception):
@@ -40,7 +40,7 @@ class Styled:
 
     def __init__(self, ungated: Any, needed: bool) -> None:
         self.ungated, self.needed = ungated, needed
-        self.encoding, self.errors = ungated.encoding or "utf-8", "mldyno-spelled"
+        self.encoding, self.errors = ungated.encoding or "utf-8", "mldyno-ascii"
         self.isatty, self.fileno = ungated.isatty, ungated.fileno
         self.end: Exception | None = None
 

@@ -124,7 +124,9 @@ def listener_for(verbosity: str | None, as_json: bool = False) -> Listener:
 
 def repeat_of(plan: Plan, number: int) -> str:
     """Return the number of a repeat from the second on: repeat 2 of 3; repeat 2 if the run chooses how many."""
-    return f"repeat {number + 1}{f' of {plan.most}' if plan.most == plan.fewest else ''}" if number else ""
+    if not number:
+        return ""
+    return f"repeat {number + 1}" + (f" of {plan.most_repeats}" if plan.most_repeats == plan.fewest_repeats else "")
 
 
 class PlainLines(Listener):
@@ -181,7 +183,7 @@ class PlainLines(Listener):
         if cannot_work(record):  # other cases may lack the same, and the table names all of them
             self._once(f"{case_name(record.case)}: {headline(*records)}", record.reason)
         elif verbose or record.status != "ok" or self._is_news(record, len(records)):
-            self.say(f"{case_name(record.case)}: {headline(*records)}{self._standing(record.run.repeat)}")
+            self.say(f"{case_name(record.case)}: {headline(*records)}{self._line_end(record.run.repeat)}")
         for line in details(record) if verbose and record.alone else ():
             self.say(f"  {line}")
 
@@ -193,9 +195,9 @@ class PlainLines(Listener):
         self.todo.discard(case.id)
         self.left.settled(case)
 
-    def _standing(self, number: int) -> str:
+    def _line_end(self, number: int) -> str:
         """Return the repeat and the time left, to end a line with; empty when all is done."""
-        left = time_left(self.left.seconds) if self.todo or self.left.more else ""
+        left = time_left(self.left.seconds) if self.todo or self.left.has_next else ""
         parts = ", ".join(filter(None, [repeat_of(self.left.plan, number), left]))
         return f"  ({parts})" if parts else ""
 
@@ -215,7 +217,7 @@ class LiveLine(PlainLines):
     def _is_news(self, record: Record, processes: int) -> bool:
         return False
 
-    def _standing(self, number: int) -> str:
+    def _line_end(self, number: int) -> str:
         return ""
 
     def begin(self, plan: Plan, todo: Sequence[tuple[Case, int]], forecasts: Sequence[Forecast]) -> None:

@@ -10,7 +10,7 @@ import click
 from mldyno import api
 from mldyno.analysis.comparisons import MEASURED
 from mldyno.cli import options
-from mldyno.cli.options import WORDS, command
+from mldyno.cli.options import PLACE, WORDS, command
 from mldyno.cli.output import print_data, print_json, say
 from mldyno.errors import MldynoError
 from mldyno.printable import quoted
@@ -117,13 +117,19 @@ def table(targets: tuple[str, ...], form: str, as_json: bool, **options: Any) ->
 
 @command("report", "One page with charts, tables and what they say; pictures, and a card to post.")
 @click.argument("what", required=False, shell_complete=options.complete_stored)
-@click.option("--out", metavar="PATH", help="File of the page (report.html), or folder of the pictures (report-png).")
+@click.option(
+    "--out", type=PLACE, metavar="PATH", help="File of the page (report.html), or folder of the pictures (report-png)."
+)
 @click.option(
     "--format", "form", type=click.Choice(["html", "png", "svg"]), default="html", show_default=True,
     help="One page, or a picture of each chart.",
 )  # fmt: skip
-@click.option("--card", metavar="FILE", help="Write one picture to post, PNG; nothing else, unless --out is given.")
-@click.option("--site", metavar="FOLDER", help="Write a site of all machines; nothing else, unless --out is given.")
+@click.option(
+    "--card", type=PLACE, metavar="FILE", help="Write one picture to post, PNG; nothing else, unless --out is given."
+)
+@click.option(
+    "--site", type=PLACE, metavar="FOLDER", help="Write a site of all machines; nothing else, unless --out is given."
+)
 @options.private_option
 @options.store_option
 @options.json_option

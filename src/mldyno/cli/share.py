@@ -10,7 +10,7 @@ import click
 
 from mldyno import api
 from mldyno.cli import options
-from mldyno.cli.options import command
+from mldyno.cli.options import PLACE, command
 from mldyno.cli.output import print_json, say, whole_lines
 from mldyno.errors import OK, USER_ERROR, UsageError
 from mldyno.units import count
@@ -22,7 +22,7 @@ MOST_LISTED = 5  # records, and runs, in the preview of a removal
 
 
 @command("export", "Write records to a file: JSON lines or CSV.")
-@click.argument("file", default="-")
+@click.argument("file", type=PLACE, default="-")
 @click.option("--only", metavar="FILTER", help="Only what a filter or a machine's name selects.")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="jsonl loses nothing; csv carries figures.")
 @options.private_option
@@ -70,7 +70,9 @@ def import_(files: tuple[str, ...], store: str | None, as_json: bool) -> None:
 @command("submit", "Write one checked file for a shared collection; or check such files.")
 @click.argument("words", nargs=-1, metavar="[WHAT | FILES...]", shell_complete=options.complete_targets)
 @click.option("--check", is_flag=True, help="Check FILES instead: print a line for each fault, and exit with code 1.")
-@click.option("--out", metavar="FILE", help="File to write, - for standard output (named after the machine).")
+@click.option(
+    "--out", type=PLACE, metavar="FILE", help="File to write, - for standard output (named after the machine)."
+)
 @options.store_option
 def submit(words: tuple[str, ...], check: bool, out: str | None, store: str | None) -> int:
     """Write the newest records of this machine to one file, to be added to a shared collection.

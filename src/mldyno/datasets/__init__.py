@@ -75,7 +75,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What is read, where it comes from, and how it is made."""
+    """A data set: its archives, how they are read, and how synthetic items are generated."""
 
     name: str
     title: str  # its proper name, for messages

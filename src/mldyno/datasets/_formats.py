@@ -18,19 +18,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 from mldyno.datasets import BadFile
 from mldyno.files import regular
 
 CHUNK_B = 1 << 20  # held in memory at a time
+MOST_BESIDE_B = 16 << 20  # of an archive, beside the files that are wanted
+# What gzip and tarfile raise at content that they do not expect, such as thousands of headers that only name the next.
+BROKEN_ERRORS = (EOFError, ValueError, RecursionError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 
 
 @dataclass
 class Rows:
-    """The same stretch of every record of some files that hold equally many records each; lengths in B.
+    """The same bytes of each record, in files with equal numbers of records; lengths in B.
 
-    It can be pickled, as loaders with processes of their own do: the copy maps the files anew.
+    It can be pickled for the worker processes of a loader: the copy maps the files anew.
     """
 
     files: Sequence[Path]
@@ -75,8 +78,22 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
                     yield unpacked
             else:
                 yield raw
-        except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
+        except BROKEN_ERRORS as error:
             raise BadFile(path, f"is broken or cut short ({error or type(error).__name__})") from None
+
+
+class Bounded:
+    """A stream of an archive that may hold so many B and no more: a few packed MB can be as many GB."""
+
+    def __init__(self, archive: Path, stream: io.BufferedIOBase, size: int) -> None:
+        self._archive, self._stream, self._left = archive, stream, size
+
+    def read(self, size: int) -> bytes:
+        chunk = self._stream.read(size)
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise BadFile(self._archive, "unpacks to far more than the files that it should hold")
+        return chunk
 
 
 def copy(source: io.BufferedIOBase | IO[bytes], target: BinaryIO, size: int, wrote: Callable[[int], None]) -> int:
@@ -93,8 +110,9 @@ def untar(
 ) -> None:
     """Write the members of a tar file, under the names that they are given here, into a folder; sizes are exact."""
     missing = dict(members)
-    with opened(archive) as stream:
-        with tarfile.open(fileobj=stream, mode="r|") as tar:
+    with opened(archive) as content:
+        stream = Bounded(archive, content, sum(sizes[name] for name in members.values()) + MOST_BESIDE_B)
+        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar:
             for member in tar:
                 name = missing.pop(member.name, None)
                 if not name:

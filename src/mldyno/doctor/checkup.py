@@ -137,7 +137,7 @@ def check_up(wanted: Wanted, tell: Progress = lambda part, left: None) -> Checku
     gathered = gather_facts(machine, vendors)  # here Ctrl-C has its usual effect: a tool may hang for some s
     with interrupts:
         frameworks = _frameworks(wanted, vendors, parts)
-        tried = _tried(wanted, frameworks, parts)
+        tried = _try_features(wanted, frameworks, parts)
         parts.begin("cores")
         free = clock.free_cores(gathered.cores) if gathered.cores else None
         devices = [device for framework in frameworks for device in framework.devices]
@@ -174,7 +174,7 @@ def _frameworks(wanted: Wanted, vendors: machines.Vendors, parts: Parts) -> tupl
     return tuple(installed)
 
 
-def _tried(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
+def _try_features(wanted: Wanted, frameworks: Sequence[Installed], parts: Parts) -> tuple[Tried, ...]:
     tried: list[Tried] = []
     places = [
         (framework.name, device.name)
@@ -229,7 +229,7 @@ def gather_facts(machine: Machine, vendors: machines.Vendors) -> Facts:
         niceness=attempt(lambda: os.getpriority(os.PRIO_PROCESS, 0), None),
         load=attempt(lambda: os.getloadavg()[0], None),
         memory=machine.memory, available=attempt(machines.available_memory, None),
-        memory_waits=waits(read("/proc/pressure/memory")),
+        memory_waits=waiting_share(read("/proc/pressure/memory")),
         memory_state=MAC_PRESSURE.get(ask("sysctl", "-n", machines.PRESSURE), ""),
         swap_used=attempt(lambda: int(psutil.swap_memory().used), None),
         power=machine.power, battery=attempt(lambda: float(psutil.sensors_battery().percent) / 100, None),
@@ -259,7 +259,7 @@ def installed(names: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-def waits(text: str) -> float | None:
+def waiting_share(text: str) -> float | None:
     """Return the share of the last minute in which some process waited, from a file in /proc/pressure."""
     match = re.search(r"^some .*avg60=(\d+(?:\.\d+)?)", text, re.MULTILINE)
     return float(match.group(1)) / 100 if match else None

@@ -1,4 +1,4 @@
-"""What a check-up sees of a machine, as plain data; the findings say what it means.
+"""The observations of a check-up, as plain data; the findings interpret them.
 
 What is unknown is None or an empty text. Quantities are in SI units, shares are fractions of 1.
 """
@@ -115,7 +115,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Noise:
-    """How quiet the machine was while one core repeated the same work."""
+    """The result of the noise test: how quiet the machine was while one core repeated the same work."""
 
     seconds: float
     verdict: Verdict

@@ -232,7 +232,7 @@ def _run(
         for each in forecasts(plan, store):
             line.say(wire.Expected(each.case.id, each.seconds, each.memory, each.fits, each.note))
         return wire.End("done")
-    runner, real = Runner(plan, store, request.run), any(not case.rehearsed for case in plan.cases)
+    runner, real = Runner(plan, store, request.run), any(not case.simulated for case in plan.cases)
     try:
         with machine_lock.held(telling.say, wait=False, needed=real):
             runner.execute(telling)

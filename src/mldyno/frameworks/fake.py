@@ -52,7 +52,7 @@ TRAIN_FACTOR = 3.0  # times the time of inference
 MATMUL_S = 2e-5  # of a matmul of any size
 FALLBACK = {"FAKE_ENABLE_FALLBACK": "1"}
 DEVICE_MEMORY_B = 8 << 30
-SHORTEST_STEP_S, LONGEST_STEP_S = 1e-9, 1e9  # steps without any time would be measured for ever
+SHORTEST_FAKE_S, LONGEST_FAKE_S = 1e-9, 1e9  # steps without any time would be measured for ever
 MOST_KERNELS_IN_FLIGHT = 1024  # as on CUDA
 CLOCK_READ_NS = 40  # as of a real clock
 
@@ -103,9 +103,9 @@ def _rule_for(identity: str) -> dict[str, Any]:
 
     rules = json.loads(os.environ.get("MLDYNO_FAKE", "[]"))
     rule: dict[str, Any] = next((rule for rule in rules if fnmatchcase(identity, rule.get("match", "*"))), {})
-    for time_s in (rule.get("step", SHORTEST_STEP_S), *rule.get("times", ())):
-        if not SHORTEST_STEP_S <= time_s <= LONGEST_STEP_S:
-            raise ValueError(f"MLDYNO_FAKE: a step takes {SHORTEST_STEP_S:g} to {LONGEST_STEP_S:g} s, not {time_s:g}")
+    for time_s in (rule.get("step", SHORTEST_FAKE_S), *rule.get("times", ())):
+        if not SHORTEST_FAKE_S <= time_s <= LONGEST_FAKE_S:
+            raise ValueError(f"MLDYNO_FAKE: a step takes {SHORTEST_FAKE_S:g} to {LONGEST_FAKE_S:g} s, not {time_s:g}")
     return rule
 
 

@@ -12,7 +12,7 @@ import pkgutil
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib import metadata
@@ -61,6 +61,12 @@ class Jax(ArrayFramework):
     jax: Any = None
     compile_time = 0.0  # time in s of tracing, lowering and compiling so far
 
+    def environment(self, case: Case) -> dict[str, str]:
+        """Add the CPU to the platforms that the user has chosen: results are compared with it."""
+        chosen = os.environ.get("JAX_PLATFORMS", "")
+        added = {"JAX_PLATFORMS": f"{chosen},cpu"} if chosen and "cpu" not in chosen.split(",") else {}
+        return super().environment(case) | added
+
     def asynchronous(self, device: str) -> bool:
         """Return True: calls return early on all devices."""
         return True
@@ -99,8 +105,14 @@ class Jax(ArrayFramework):
         return platforms | {"mps": "mps" in plugins or "metal" in plugins}
 
     def device(self, case: Case) -> Any:
-        devices = [*self.jax.devices(), *self.jax.devices("cpu")]
-        return next(device for device in devices if device_name(device) == case.device)
+        devices = self.jax.devices()
+        if all(device.platform != "cpu" for device in devices):
+            with suppress(RuntimeError):  # JAX has no CPU where JAX_PLATFORMS omits it
+                devices = [*devices, *self.jax.devices("cpu")]
+        for device in devices:
+            if device_name(device) == case.device:
+                return device
+        raise Unsupported(f"jax has no {case.device} here; JAX_PLATFORMS may leave it out: add it, or unset it")
 
     def on_device(self, case: Case) -> AbstractContextManager[Any]:
         return self.jax.default_device(self.device(case))  # type: ignore[no-any-return]
@@ -242,6 +254,7 @@ class JaxBackend(Backend):
         return self.framework.compile_time - self.compiled_before
 
     def _stored(self, leaf: Any) -> Any:
+        """Return an array on the host, in the case's type."""
         array = self.jax.device_get(self.jax.numpy.asarray(leaf) if not hasattr(leaf, "dtype") else leaf)
         return array.astype(self.stored) if is_floating(array) else array
 
@@ -281,6 +294,7 @@ class JaxBackend(Backend):
         return output
 
     def _traced(self, *arguments: Any) -> None:
+        """Count a graph, and keep the shapes of its arguments."""
         self.traces += 1
         struct = self.jax.ShapeDtypeStruct
         self.shapes = self.jax.tree.map(lambda leaf: struct(leaf.shape, leaf.dtype), arguments)
@@ -316,17 +330,17 @@ class JaxBackend(Backend):
         self.pending = [self.state, loss, gradients]
         return output, loss
 
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
         """Jit the phase, and issue it."""
         if phase not in self._phases:
             self._phases[phase] = self._jitted(self._phase, phase)
-        carried = self._phases[phase](*self.state[:2], inputs, carried)
-        self.pending.append(carried)
-        return carried
+        previous = self._phases[phase](*self.state[:2], inputs, previous)
+        self.pending.append(previous)
+        return previous
 
-    def _phase(self, phase: Phase, parameters: Any, rest: Any, inputs: Any, carried: Any) -> Any:
+    def _phase(self, phase: Phase, parameters: Any, rest: Any, inputs: Any, previous: Any) -> Any:
         self._traced(parameters, rest, inputs)
-        return phase.run((self._cast(parameters), rest), inputs, carried)
+        return phase.run((self._cast(parameters), rest), inputs, previous)
 
     def wait(self) -> None:
         self.jax.block_until_ready(self.pending)
@@ -425,14 +439,14 @@ class JaxLayers(Layers):
         token = self._applied(forward, *network, ids, caches).argmax(-1)[:, None]
         return token, [cache.stored for cache in caches.values()], self.np.int32(ids.shape[1])
 
-    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, previous: Any) -> Any:
         def step(state: Any, _: Any) -> Any:
             token, stored, length = state
             caches = dict(enumerate(Cache(self.jax, 0, pair, length) for pair in stored))
             token = self._applied(forward, *network, token, caches).argmax(-1)[:, None]
             return (token, [cache.stored for cache in caches.values()], length + 1), token
 
-        return self.lax.scan(step, carried, None, decoded)[1]
+        return self.lax.scan(step, previous, None, decoded)[1]
 
     # -- layers ------------------------------------------------------------------------------------
 

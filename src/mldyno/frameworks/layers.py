@@ -206,15 +206,15 @@ class Layers:
         return self.reshape(attended, (batch, seq, width))
 
     def sinusoids(self, name: str, seq: int, width: int) -> Callable[[Any], Any]:
-        """Return sines and cosines of each place, which are alternating, for ids (batch, seq)."""
+        """Return the positional encoding of ids (batch, seq): alternating sines and cosines."""
         rates = [math.exp(-math.log(10_000.0) / width * pair) for pair in range(0, width, 2)]
         table = self.constant(
             [[wave(place * rate) for rate in rates for wave in (math.sin, math.cos)] for place in range(seq)]
         )
         return lambda ids: table()
 
-    def places(self, ids: Any, start: Any = 0) -> tuple[Any, int]:
-        """Return the places of ids (batch, sequence) in their texts, from `start` on: the first, and how many."""
+    def positions(self, ids: Any, start: Any = 0) -> tuple[Any, int]:
+        """Return the positions of ids (batch, sequence), from `start` on: the first, and how many."""
         return start, ids.shape[1]
 
     def mean_pool(self, x: Any) -> Any:

@@ -85,8 +85,7 @@ class Mlx(ArrayFramework):
     def devices(self) -> list[Device]:
         """Return the CPU, and the GPU if there is one; Metal's is called mps."""
         devices = [Device("cpu", "mlx")]
-        cuda = getattr(self.mx, "cuda", None)
-        if self.mx.metal.is_available() or (cuda is not None and cuda.is_available()):
+        if has_gpu(self.mx):
             info = self.mx.device_info(self.mx.gpu)
             memory = info.get("max_recommended_working_set_size") or info.get("total_memory")
             devices.append(Device(gpu_name(self.mx), "mlx", str(info.get("device_name") or Device.title), memory))
@@ -101,8 +100,11 @@ class Mlx(ArrayFramework):
     def check(self, case: Case, build: Any, data: Opened | None) -> None:
         """Refuse what the CPU does not support: other precisions in matmuls; a compiled step without g++."""
         super().check(case, build, data)
-        if case.compile and case.device == "cpu" and not system_queries.ask("g++", "--version"):  # as MLX itself asks
-            raise Unsupported("mlx compiles for the CPU with a C++ compiler, and g++ --version fails; install g++")
+        if case.compile and case.device == "cpu":
+            if system_queries.is_stub("g++"):
+                raise Unsupported("mlx compiles for the CPU with a C++ compiler; run xcode-select --install")
+            if not system_queries.ask("g++", "--version"):  # as MLX itself asks
+                raise Unsupported("mlx compiles for the CPU with a C++ compiler, and g++ --version fails; install g++")
         if case.device == "cpu" and case.precision != "fp32":
             raise Unsupported(
                 f"mlx multiplies in fp32 on the CPU, whatever the precision; {case.precision} is for GPUs"
@@ -146,6 +148,12 @@ class Mlx(ArrayFramework):
             memory = self.mx.zeros((max(1, size >> 30), min(size, 1 << 30)), self.mx.uint8)
             self.mx.eval(memory)
         return memory
+
+
+def has_gpu(mx: Any) -> bool:
+    """Return whether MLX can use a GPU here."""
+    cuda = getattr(mx, "cuda", None)
+    return bool(mx.metal.is_available() or (cuda is not None and cuda.is_available()))
 
 
 def gpu_name(mx: Any) -> str:
@@ -262,6 +270,7 @@ class MlxBackend(Backend):
         return products | ({"blas": blas()} if self.on_cpu else {})
 
     def _stored(self, leaf: Any) -> Any:
+        """Return a contiguous array in the case's type."""
         array = self.mx.array(leaf)
         array = self.mx.contiguous(array.astype(self.stored) if is_floating(array) else array)
         self.mx.eval(array)
@@ -343,10 +352,10 @@ class MlxBackend(Backend):
         return output, loss
 
     @in_stream
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
-        carried = super().run_phase(phase, inputs, carried)
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
+        previous = super().run_phase(phase, inputs, previous)
         self._note_device()
-        return carried
+        return previous
 
     @in_stream
     def correct(self, output: Any, targets: Any) -> int:
@@ -431,8 +440,8 @@ class MlxLayers(Layers):
         self.mx.async_eval(token)
         return token, caches
 
-    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
-        token, caches = carried
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, previous: Any) -> Any:
+        token, caches = previous
         tokens = []
         for _ in range(decoded):
             token = network(token, caches).argmax(-1, keepdims=True)

@@ -140,9 +140,9 @@ class Backend(ABC):
     def train(self, inputs: Any, targets: Any, update: bool) -> tuple[Any, Any]:
         """Issue a training step, without the optimiser's unless `update`; return its output and loss."""
 
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
         """Issue a phase of the recipe; return the input of the next one."""
-        return phase.run(self.network, inputs, carried)
+        return phase.run(self.network, inputs, previous)
 
     @abstractmethod
     def wait(self) -> None:
@@ -369,10 +369,10 @@ class ModelProgram(Program):
         return self.backend.infer(self.backend.copy_in(inputs) if self.copies else inputs)
 
     def _step_in_phases(self, inputs: Any, _: Any) -> Any:
-        inputs, carried = self.backend.copy_in(inputs) if self.copies else inputs, None
+        inputs, previous = self.backend.copy_in(inputs) if self.copies else inputs, None
         for phase in self.recipe.phases.values():
-            carried = self.backend.run_phase(phase, inputs, carried)
-        return carried
+            previous = self.backend.run_phase(phase, inputs, previous)
+        return previous
 
     def synchronize(self) -> None:
         self.backend.wait()
@@ -409,27 +409,28 @@ class ModelProgram(Program):
             self._run_epoch()
         else:
             phases = self.recipe.phases
-            carried = None if name == next(iter(phases)) else self.carry
+            previous = None if name == next(iter(phases)) else self.carry
             with self.backend.steps():
-                self.carry = self.backend.run_phase(phases[name], self.fixed[0], carried)
+                self.carry = self.backend.run_phase(phases[name], self.fixed[0], previous)
 
     def _run_epoch(self) -> None:
         """Train on every item of the data set once, then evaluate on its held-out part."""
         assert self.loader is not None
-        with self.backend.steps():
-            for batch in self.loader.epoch() if self.training else ():
-                self.backend.train(*self.placed(batch), self.recipe.updates)
-        correct = self.backend.count_correct(map(self.placed, self.loader.held_out()))
+        correct = self._train_and_test(self.loader.epoch() if self.training else (), self.loader.held_out())
         self.noted["accuracy"] = correct / self.loader.tested
+
+    def _train_and_test(self, train: Iterable[Batch], test: Iterable[Batch]) -> int:
+        with self.backend.steps():
+            for batch in train:
+                self.backend.train(*self.placed(batch), self.recipe.updates)
+        return self.backend.count_correct(map(self.placed, test))
 
     def prepare_phases(self) -> None:
         """Compile graphs for batch sizes that only an epoch has, before it is timed."""
-        if self.loader is not None:
-            for batch in self.loader.of_each_size(self.loader.data.test, TEST_BATCH):
-                self.backend.infer(self.placed(batch)[0])
-            if self.training:
-                for batch in self.loader.of_each_size(self.loader.data.train, self.loader.batch):
-                    self.backend.train(*self.placed(batch), self.recipe.updates)
+        if self.loader is not None and "epoch" in self.phases:
+            data, batch = self.loader.data, self.loader.batch
+            train = self.loader.of_each_size(data.train, batch) if self.training else ()
+            self._train_and_test(train, self.loader.of_each_size(data.test, TEST_BATCH))
             self.backend.wait()
 
     # -- counters ----------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ class ExportedProgram(EngineProgram):
 
     def __init__(self, torch: Any, case: Case, build: Build, load: Callable[[Network, Case], Engine]) -> None:
         self.torch, self.build, self.load = torch, build, load
-        recipe = self._fresh(case)
+        recipe = self._build(case)
         if recipe.phases:
             raise Unsupported(f"a step of it is made of phases ({', '.join(recipe.phases)}), which no export holds")
         self.params = sum(parameter.numel() for parameter in recipe.network.parameters())
@@ -186,7 +186,8 @@ class ExportedProgram(EngineProgram):
         engine = self._loaded(recipe.network, pool[0], case)
         super().__init__(case, engine, [{engine.inputs[0]: inputs.numpy()} for inputs in pool])
 
-    def _fresh(self, case: Case) -> Recipe:
+    def _build(self, case: Case) -> Recipe:
+        """Build the recipe with its first weights."""
         self.torch.manual_seed(SEED)
         return self.build(self.torch, case)
 
@@ -205,7 +206,7 @@ class ExportedProgram(EngineProgram):
 
     def error_vs_reference(self) -> tuple[float, float]:
         small = proof_case(self.case)
-        recipe = self._fresh(small)
+        recipe = self._build(small)
         network, inputs = recipe.network.eval(), recipe.draw()[0]
         with self.torch.inference_mode():
             expected = sample_values(network(inputs).flatten().tolist())
@@ -213,7 +214,7 @@ class ExportedProgram(EngineProgram):
 
     def proof(self, portable: Portable) -> list[float]:
         small = proof_case(self.case)
-        network = with_first_values(self.torch, self._fresh(small).network, portable)
+        network = with_first_values(self.torch, self._build(small).network, portable)
         return self._results(network, tensor_of(self.torch, portable.batch(small, 0)[0]), small)
 
 

@@ -399,14 +399,14 @@ class KerasLayers(Layers):
             self._graphs["prefill"] = on_device(self.tf, self.device, work, jit_compile=self.by_xla)
         return self._graphs["prefill"](ids)
 
-    def decode(self, forward: Any, decoded: int, network: Any, _: Any, carried: Any) -> Any:
+    def decode(self, forward: Any, decoded: int, network: Any, _: Any, previous: Any) -> Any:
         if "decode" not in self._graphs:
             work = lambda token, stored: self._token(forward, stored, token)  # noqa: E731
             self._graphs["decode"] = on_device(self.tf, self.device, work, reduce_retracing=True)
         tokens = []
         for _ in range(decoded):
-            carried = self._graphs["decode"](*carried)
-            tokens.append(carried[0])
+            previous = self._graphs["decode"](*previous)
+            tokens.append(previous[0])
         with self.tf.device(self.device):
             return self.tf.concat(tokens, 1)
 

@@ -27,7 +27,8 @@ from mldyno.records import Case, Device, Fact, Series, Unit
 
 # -- facts of devices ----------------------------------------------------------------------------
 
-LONGEST_NAME = 120  # characters
+LONGEST_WORDS = 120  # characters
+MILLI = 1e-3
 Facts = dict[str, Fact]
 
 
@@ -48,7 +49,7 @@ def known(**facts: Fact) -> Facts:
 def words(value: object) -> str | None:
     """Return a short text in one line; None for anything else that a tool may print."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
-    fine = 0 < len(text) <= LONGEST_NAME and text.isprintable() and "\ufffd" not in text  # what was not UTF-8
+    fine = 0 < len(text) <= LONGEST_WORDS and text.isprintable() and "\ufffd" not in text  # what was not UTF-8
     return text if fine else None
 
 

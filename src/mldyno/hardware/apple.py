@@ -17,6 +17,7 @@ from typing import Any
 
 from mldyno import system_queries
 from mldyno.hardware import (
+    MILLI,
     Closed,
     Description,
     Found,
@@ -100,7 +101,6 @@ def _named(model: object, cores: object) -> Description:
     return Description(name, facts=known(cores=number))
 
 
-MILLI = 1e-3
 PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "ane_mj", "gpu_sram_mj")
 PACKAGE, INSTALL = "zeus_apple_silicon", "pip install 'mldyno[apple]', with a Python before 3.14"
 TRIAL = f"from {PACKAGE} import AppleEnergyMonitor; AppleEnergyMonitor().get_cumulative_energy()"

@@ -19,6 +19,7 @@ from typing import Any
 
 from mldyno import system_queries
 from mldyno.hardware import (
+    MILLI,
     Closed,
     Description,
     Facts,
@@ -100,12 +101,12 @@ def from_smi(text: str) -> list[Description]:
         if uuid and _UUID.fullmatch(uuid):  # which identifies the card
             named = {name: text for name, text in texts.items() if text and not text.startswith("[")}
             facts = known(**named, **numbers)
-            cards.append(Description(called(name) if name else None, int(memory) if memory else None, facts))
+            cards.append(Description(current_name(name) if name else None, int(memory) if memory else None, facts))
     return cards
 
 
-def called(name: str) -> str:
-    """Return today's name of a card: NVIDIA T4 for the Tesla T4 of older drivers."""
+def current_name(name: str) -> str:
+    """Return the current name of a card: NVIDIA T4 for the Tesla T4 of older drivers."""
     return f"NVIDIA {name.removeprefix('NVIDIA ').removeprefix('Tesla ')}"
 
 
@@ -119,7 +120,7 @@ def found_among(cards: Sequence[Description], title: str, facts: Facts) -> Descr
     for card in cards:
         if str(card.facts["uuid"]).lower().removeprefix("gpu-") == uuid.removeprefix("gpu-"):
             return card
-    alike = [card for card in cards if card.title == called(title)] if "uuid" not in facts else []
+    alike = [card for card in cards if card.title == current_name(title)] if "uuid" not in facts else []
     if alike:
         return Description(alike[0].title, facts=agreed(alike))
     return Description(facts=known(driver=agreed(cards).get("driver")))
@@ -135,7 +136,6 @@ LIMITS = {"power_limit_time": (0, 3), "thermal_limit_time": (1,)}
 SM_CLOCK = 1
 MIG_ENABLED = 1
 DONE = 0
-MILLI = 1e-3
 WHOLE_CARD = "measure energy on a whole card: sudo nvidia-smi -mig 0, while nothing else uses it"
 
 
@@ -184,7 +184,7 @@ def _is_partitioned(library: Any, handle: Any) -> bool:
 
 
 class Violation(ctypes.Structure):
-    """How long a limit has held the clock down, in ns, at a time in µs."""
+    """The total time in ns that a limit has held the clock down, at a time in µs."""
 
     _fields_ = (("reference", ctypes.c_ulonglong), ("violation", ctypes.c_ulonglong))
 

@@ -1,4 +1,4 @@
-"""What the system counts while a case is measured: what got in the way, resident memory, throttling and swapping.
+"""The system's counters during a case: contention, resident memory, throttling and swapping.
 
 Contention (Linux), window by window: waiting for a core, stolen time, forced switches, page faults. All are counters
 that the system keeps anyway; they are read at the two ends of a window. A thread that is ready but has no core counts
@@ -130,6 +130,20 @@ def _peak(children: bool) -> int | None:
     return peak if peak is None or sys.platform == "darwin" else peak * 1024
 
 
+def peak_with_children() -> int | None:
+    """Return the peak in B of this process or the largest that it has seen end; None if neither is counted."""
+    return max(peak_resident() or 0, _peak(children=True) or 0) or None
+
+
+def peak_of_children() -> int | None:
+    """Return the peak in B of the largest process that this one has seen end; None where it is smaller than this one.
+
+    Linux counts what a process held before it became another program: at least as much as this one.
+    """
+    peak = _peak(children=True) or 0
+    return peak if peak > (peak_resident() or 0) or (peak and sys.platform == "darwin") else None
+
+
 def resident(pid: int | None = None) -> int | None:
     """Return the memory of a process (by default this one) in B: resident on Linux, charged on macOS; else None."""
     charged = system_queries.footprint(pid or os.getpid())
@@ -143,12 +157,14 @@ def resident(pid: int | None = None) -> int | None:
 class Memory(ReadingMeter):
     """Read the peak that the system counts (no thread, no sampling, nothing missed), and the size of each window.
 
-    The peak includes that of the largest process that this one has started and seen end.
+    The peak includes that of the largest process that this one has started and seen end; that of a command is of
+    these alone.
     """
 
     def readings(self, case: Case, device: Device) -> list[Reading]:
+        of_command = case.framework == "command"
         return [
-            Reading("peak_memory", "B", "end", lambda: max(peak_resident() or 0, _peak(children=True) or 0) or None),
+            Reading("peak_memory", "B", "end", peak_of_children if of_command else peak_with_children),
             Reading("resident_memory", "B", "end of a window", resident),
         ]
 

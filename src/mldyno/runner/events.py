@@ -1,4 +1,4 @@
-"""What a run reports to its listener, how the user interrupts it, and what keeps the machine awake during it."""
+"""The listener of a run, interruption by the user, and a way to keep the machine awake."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a case is expected to take: s and B, whether that is known from before, and whether it fits."""
+    """The expected time in s and memory in B of a case, whether earlier runs show them, and whether it fits."""
 
     case: Case
     seconds: float
@@ -150,19 +150,19 @@ def _of_case(
     """Forecast a case; `compared` are the groups in which it is compared, itself among them."""
     known, step = past.alone.processes > 0 and plan.steps is None, _step(plan, case, estimate.rate)
     if known:
-        starting, measuring = past.alone.per_process(plan.budget / plan.fewest)
+        starting, measuring = past.alone.per_process(plan.budget / plan.fewest_repeats)
     else:
         starting, measuring = _guess(plan, case, step, start)
-    processes = plan.fewest
+    processes = plan.fewest_repeats
     if measuring and not plan.head_to_head:  # as many as the budget allows
-        more = (plan.budget - plan.fewest * measuring) / max(0.01, starting + measuring)
-        processes = max(plan.fewest, min(plan.most, plan.fewest + math.floor(more)))
-    if plan.fewest <= past.alone.processes < processes:
+        more = (plan.budget - plan.fewest_repeats * measuring) / max(0.01, starting + measuring)
+        processes = max(plan.fewest_repeats, min(plan.most_repeats, plan.fewest_repeats + math.floor(more)))
+    if plan.fewest_repeats <= past.alone.processes < processes:
         processes = past.alone.processes
     memory = past.peak or estimate.memory
-    paired = plan.fewest * sum(_pairing_time(plan, case, past, step, start, cases) for cases in compared)
+    paired = plan.fewest_repeats * sum(_pairing_time(plan, case, past, step, start, cases) for cases in compared)
     seconds = processes * (starting + measuring) + paired
-    expected = Forecast(case, seconds, known, memory, pairing=paired, processes=processes, repeats=plan.fewest)
+    expected = Forecast(case, seconds, known, memory, pairing=paired, processes=processes, repeats=plan.fewest_repeats)
     if past.status == "oom":
         return replace(expected, fits=False, note="ran out of memory last time")
     available = machines.available_memory() if case.device == "cpu" else None
@@ -184,14 +184,14 @@ def _guess(plan: Plan, case: Case, step: float, start: float) -> tuple[float, fl
     if case.framework != "command":
         starting += EXPECTED_CHECKS_S + check_steps(case) * step
     if plan.energy:
-        starting += min(ENERGY_S, plan.budget / plan.fewest)
+        starting += min(ENERGY_S, plan.budget / plan.fewest_repeats)
     return starting + load_before(plan, case), measuring
 
 
 def _pairing_time(plan: Plan, case: Case, past: Past, step: float, start: float, cases: Sequence[Case]) -> float:
     """Return the time in s to compare a case with these in a repeat: as last time, or guessed."""
     pairing = nearest(cases)
-    pairs = pairs_per_repeat(pairing, plan.fewest)
+    pairs = pairs_per_repeat(pairing, plan.fewest_repeats)
     longest = paired_budget(plan, pairs)
     if past.paired.processes:
         return pairs * sum(past.paired.per_process(longest))
@@ -269,7 +269,7 @@ class TimeLeft:
         due, grouped_cases = {(case.id, repeat) for case, repeat in todo}, groups(self.plan.cases, self.plan.by)
         self._parts = [
             part
-            for repeat in range(self.plan.most)
+            for repeat in range(self.plan.most_repeats)
             for group in grouped_cases
             for part in self._of_group(group, [case for case in group if (case.id, repeat) in due], repeat)
         ]
@@ -278,19 +278,22 @@ class TimeLeft:
 
     def _of_group(self, group: Sequence[Case], due: Sequence[Case], repeat: int) -> list[RunPart]:
         plan, expected = self.plan, [self._expected[case.id] for case in due if case.id in self._expected]
-        compared = repeat < plan.fewest
+        compared = repeat < plan.fewest_repeats
         if len(plan.commands) > 1 and expected and compared:  # their comparison measures each of them alone, too
-            seconds, fewest = sum(each.seconds for each in expected) / plan.fewest, FEWEST_TURNS + (plan.steps or 0)
+            seconds, fewest = (
+                sum(each.seconds for each in expected) / plan.fewest_repeats,
+                FEWEST_TURNS + (plan.steps or 0),
+            )
             return [RunPart(repeat, True, seconds, {case.id: fewest if case in due else 0.0 for case in group})]
         alone = [
             RunPart(repeat, False, (each.seconds - each.pairing) / each.processes,
                     {each.case.id: UNMEASURED_STEPS + (plan.steps or 1) + check_steps(each.case)})
             for each in expected if repeat < each.processes
         ]  # fmt: skip
-        seconds = sum(each.pairing for each in expected) / plan.fewest if compared else 0.0
+        seconds = sum(each.pairing for each in expected) / plan.fewest_repeats if compared else 0.0
         if not seconds:
             return alone
-        fewest = FEWEST_PAIRED_STEPS * pairs_per_repeat(nearest(due), plan.fewest)
+        fewest = FEWEST_PAIRED_STEPS * pairs_per_repeat(nearest(due), plan.fewest_repeats)
         return [*alone, RunPart(repeat, True, seconds, {case.id: fewest if case in due else 0.0 for case in group})]
 
     def note_step(self, case: Case, step: float) -> None:
@@ -299,7 +302,7 @@ class TimeLeft:
             self._step_times[case.id] = step
 
     def _seconds(self, parts: Iterable[RunPart]) -> float:
-        """Return what parts are expected to take, without the pace."""
+        """Return the forecast time of parts, not corrected by the pace of those that are over."""
         return sum(
             max(part.seconds, sum(steps * self._step_times.get(name, 0.0) for name, steps in part.steps.items()))
             for part in parts
@@ -323,8 +326,8 @@ class TimeLeft:
         return self._clock() - self._began
 
     @property
-    def more(self) -> bool:
-        """Whether anything follows the present part."""
+    def has_next(self) -> bool:
+        """True if another part follows the present one."""
         return self._at + 1 < len(self._parts)
 
     @property

@@ -88,7 +88,7 @@ def pairs_per_repeat(pairing: Pairing, repeats: int) -> int:
 
 def paired_budget(plan: Plan, pairs: int = 1) -> float:
     """Return the time in s that a case has in one of `pairs` paired comparisons of a repeat."""
-    return (1.0 if plan.head_to_head else PAIRED_SHARE) * plan.budget / plan.fewest / pairs
+    return (1.0 if plan.head_to_head else PAIRED_SHARE) * plan.budget / plan.fewest_repeats / pairs
 
 
 def _fit(records: Sequence[Record]) -> bool:
@@ -169,16 +169,20 @@ def by_turns(
             if case in running:
                 running.remove(case)
 
+    def take_turn(case: RemoteCase) -> None:
+        if case.stopping.steps is None or not case.settled:  # else all its steps are done, and another's are not
+            case.measure(LIVE_TURN_S)
+
     attempt(RemoteCase.open)
     while running:
-        attempt(lambda case: case.measure(LIVE_TURN_S))
+        attempt(take_turn)
         if time_left() <= 0 or any(case.out_of_time for case in running) or _enough_turns(running):
             break
     return running, failures
 
 
 def _enough_turns(cases: Sequence[RemoteCase]) -> bool:
-    """Return whether times and ratios of commands are known, or the budget is spent."""
+    """Return whether times and ratios of commands are known to the target, or the budget is spent."""
     if not cases or cases[0].stopping.steps is not None:
         return all(case.settled for case in cases)
     stopping, rounds = cases[0].stopping, cases[0].turns
@@ -250,17 +254,17 @@ NORMAL = 1.96  # standard deviations in half of a 95 % interval
 
 def longest_warm_up(plan: Plan) -> float:
     """Return the time in s that the warm-up of a process may take: a share of its budget."""
-    return max(SHORTEST_WARMUP_S, WARMUP_SHARE * plan.budget / plan.fewest)
+    return max(SHORTEST_WARMUP_S, WARMUP_SHARE * plan.budget / plan.fewest_repeats)
 
 
 def load_before(plan: Plan, case: Case) -> float:
     """Return the time in s for which a case's device works before it is measured, where the budget allows it."""
-    return 0.0 if case.device == "cpu" else min(SUSTAINED_S, WARMUP_SHARE * plan.budget / plan.fewest)
+    return 0.0 if case.device == "cpu" else min(SUSTAINED_S, WARMUP_SHARE * plan.budget / plan.fewest_repeats)
 
 
 def shortest_budget(plan: Plan) -> float:
     """Return the shortest time in s for which a process is measured, where the number of processes is open."""
-    return min(plan.budget / plan.fewest, max(SHORTEST_PROCESS_S, plan.budget / plan.most))
+    return min(plan.budget / plan.fewest_repeats, max(SHORTEST_PROCESS_S, plan.budget / plan.most_repeats))
 
 
 def measured(record: Record) -> float:
@@ -282,9 +286,9 @@ def budget_of_process(plan: Plan, before: Sequence[Record]) -> float:
     """
     if plan.head_to_head and not plan.commands:
         return shortest_budget(plan)
-    if plan.most == plan.fewest:
-        return plan.budget / plan.fewest
-    shortest, longest = shortest_budget(plan), plan.budget / plan.fewest
+    if plan.most_repeats == plan.fewest_repeats:
+        return plan.budget / plan.fewest_repeats
+    shortest, longest = shortest_budget(plan), plan.budget / plan.fewest_repeats
     last = next((record for record in reversed(before) if record.status == "ok"), None)
     spread = last and last.fact("process_spread")
     width = relative_half_width(last.values("step_time")) if last else None
@@ -304,13 +308,13 @@ def wants_another(plan: Plan, before: Sequence[Record]) -> bool:
     count = len(before)
     if before and cannot_work(before[-1]):
         return False
-    if count < plan.fewest or plan.most == plan.fewest or plan.head_to_head:
-        return count < plan.fewest
+    if count < plan.fewest_repeats or plan.most_repeats == plan.fewest_repeats or plan.head_to_head:
+        return count < plan.fewest_repeats
     estimate = step_time([record for record in before if record.status == "ok"])
-    if count >= plan.most or estimate is None or estimate.half_width is None:
+    if count >= plan.most_repeats or estimate is None or estimate.half_width is None:
         return False
     if estimate.half_width <= plan.target * estimate.value:
         return False
     starts = [start_time(record) for record in before]
-    spent = sum(map(measured, before)) + sum(starts[plan.fewest :])
+    spent = sum(map(measured, before)) + sum(starts[plan.fewest_repeats :])
     return spent + starts[-1] + budget_of_process(plan, before) <= plan.budget

@@ -1,4 +1,4 @@
-"""What workers find out before a run: frameworks and devices, matmul rates, the largest batch that fits."""
+"""Ask workers before a run: frameworks and devices, matmul rates, the largest batch that fits."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Attempt:
 
 @dataclass
 class Search:
-    """What is known so far about the largest batch of a case."""
+    """The search for the largest batch of a case: the batches tried so far."""
 
     case: Case
     attempts: list[Attempt] = field(default_factory=list)

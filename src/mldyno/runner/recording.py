@@ -1,4 +1,6 @@
-"""What was observed of a case, and the record made of it: its steady part, its status, its warnings.
+"""Collect what is observed of a case, and make its record: its steady part, its status, its warnings.
+
+A record that the store does not take is written to a file, which can be imported.
 
 Rule: what is written passes the check of what is read. A fact or a series that would not pass is left out, with a
 warning.
@@ -6,14 +8,23 @@ warning.
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
+import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import Path
 
-from mldyno import __version__
+from mldyno import __version__, keys
 from mldyno import machine as machines
-from mldyno.analysis.estimates import Process, processes_of, telling, usual_for
+from mldyno import records as model
+from mldyno.analysis.estimates import Process, processes_of, usual_for, varying_processes
+from mldyno.errors import StoreError
+from mldyno.files import regular
 from mldyno.masking import masked
 from mldyno.metrics import DEVICE_FACTS, FACTS, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable, shortened
@@ -21,7 +32,7 @@ from mldyno.records import SCHEMA, Case, Checks, Device, Fact, Machine, Record, 
 from mldyno.runner.warnings import LEFT_OUT_CODE, Evidence, of_measurement
 from mldyno.stats.intervals import median
 from mldyno.stats.shapes import drift
-from mldyno.store import Query, Store
+from mldyno.store import Query, Store, default_path
 from mldyno.store.codec import decode, flaw_of_series
 from mldyno.timing.stopping import MIN_BLOCKS, Stopping, relative_half_width, settled_from
 
@@ -43,9 +54,9 @@ def new_run_id() -> str:
 
 
 def processes_before(store: Store, machine: Machine) -> list[Process]:
-    """Return what was measured on this machine before, oldest first: from it follows what is usual there."""
+    """Return earlier processes on this machine, oldest first: they show its usual variation."""
     query = Query({"machine": store.name_of(machine)}, heads=False, provenances=("measured",))
-    return telling(reversed(store.history(query, NEWEST_RECORDS)))
+    return varying_processes(reversed(store.history(query, NEWEST_RECORDS)))
 
 
 class NoStepTime(Exception):
@@ -54,7 +65,7 @@ class NoStepTime(Exception):
 
 @dataclass
 class Observed:
-    """What was observed of a case so far: all that its record is made of."""
+    """The observations of a case so far: all that its record is made of."""
 
     case: Case
     run: Run
@@ -74,12 +85,12 @@ class Observed:
 
     @property
     def alone(self) -> bool:
-        """Whether the case was measured without another one."""
+        """True if the case was measured without another one."""
         return self.run.pairing == "alone"
 
     @property
     def settled(self) -> bool:
-        """Whether the target is met, or the budget is spent."""
+        """True if the target is met, or the budget is spent."""
         return self.stopping.enough(self.half_width, self.elapsed, self.steps)
 
     def take_turn(self, turn: Sequence[Series]) -> None:
@@ -118,13 +129,13 @@ def record_of(
     target = observed.stopping.target if observed.stopping.steps is None else None
     facts = machines.allowances() | observed.facts
     facts |= {"steps": observed.steps, "wall_time": wall_time, "target": target}
-    series, facts, machine, left_out = _fitting(observed.series, facts, machine)
+    series, facts, machine, left_out = _valid_parts(observed.series, facts, machine)
     noted = [*warnings, *left_out]
     series = [part for part in series if observed.alone == (part.stage != "paired")]  # of these times for ratios only
     if not observed.alone:
         facts = {name: facts[name] for name in PAIRED_FACTS if name in facts}
     elif status == "ok":
-        if ratios := in_references(series):  # what slows step and kernel down cancels out
+        if ratios := over_reference_kernel(series):  # what slows step and kernel down cancels out
             facts["step_per_reference"] = float(f"{median(ratios):.6g}")
         start = _steady_from(observed)
         if start is None:
@@ -151,7 +162,7 @@ def record_of(
     return decode(seal(record).text)
 
 
-def _fitting(
+def _valid_parts(
     series: Sequence[Series], facts: Mapping[str, Fact], machine: Machine
 ) -> tuple[list[Series], dict[str, Fact], Machine, list[Warning_]]:
     """Return what is valid in a record, and a warning that names the rest."""
@@ -191,11 +202,11 @@ def _steady_from(observed: Observed) -> int | None:
     start = settled_from(values)
     if start is not None:
         return start
-    scaled = in_references(observed.series)
+    scaled = over_reference_kernel(observed.series)
     return settled_from(scaled) if len(scaled) == len(values) else None
 
 
-def in_references(series: Sequence[Series]) -> list[float]:
+def over_reference_kernel(series: Sequence[Series]) -> list[float]:
     """Return the times of steady blocks, each divided by that of the reference kernel next to it, if any."""
     kernels = {part.turn: part.values for part in series if (part.metric, part.stage) == ("reference_time", "steady")}
     ratios = []
@@ -217,3 +228,39 @@ def _cut(series: Sequence[Series], start: int) -> list[Series]:
         left[part.metric] -= len(early)
         parts += [replace(part, values=early, stage="warmup")] + ([replace(part, values=late)] if late else [])
     return parts
+
+
+def rescue(records: Sequence[Record], store: Path | None) -> str:
+    """Write records that the store would not take to a file; return words that say where it is and what to do."""
+    if not records:
+        return ""
+    ids = [record.id for record in records]
+    proof = model.canonical({"proves": ids, "rescued": keys.authenticate(keys.RESCUE, *sorted(ids))})
+    text = "".join(f"{line}\n" for line in (proof, *(record.text for record in records)))
+    option = "" if store is None else f" --store {shlex.quote(str(store))}"
+    with suppress(StoreError):
+        option = "" if store == default_path() else option
+    bring_back = f"bring it back with: mldyno import{option}"
+    for folder in (tempfile.gettempdir, os.getcwd, Path.home):
+        try:
+            target = Path(folder()) / f"mldyno-rescued-{records[0].run.id}.jsonl"
+            _append(target, text)
+        except (OSError, RuntimeError):  # a folder that is gone, a user without a home
+            continue
+        return f"What was measured last is in {target}; {bring_back} {shlex.quote(str(target))}"
+    sys.stderr.write(text)
+    return f"What was measured last is above; save it to a file and {bring_back} FILE"
+
+
+def _append(target: Path, text: str) -> None:
+    """Append a text to a file, all of it or nothing; never to a link or a pipe, which others may have put there."""
+    with open(target, "ab", opener=regular) as out:
+        before = out.tell()
+        try:
+            out.write(text.encode())
+            out.flush()
+            os.fsync(out.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(out.fileno(), before)
+            raise

@@ -128,7 +128,7 @@ class RemoteCase(Observed):
 
     @property
     def enough(self) -> bool:
-        """Whether the target is met, the budget is spent, or only the time to close the case is left."""
+        """True if the target is met, the budget is spent, or only the time to close the case is left."""
         return self.settled or self.out_of_time
 
     @property
@@ -137,7 +137,7 @@ class RemoteCase(Observed):
 
     @property
     def out_of_time(self) -> bool:
-        """Whether one more block, and closing the case after it, would exceed the timeout; never at first."""
+        """True if one more block, and closing the case after it, would exceed the timeout; never at first."""
         return bool(self.values) and self._time_for_turns < NEXT_BLOCK_FACTOR * self.longest_block
 
     @property

@@ -40,13 +40,12 @@ from mldyno.runner.pairing import (
     run_paired,
     wants_another,
 )
-from mldyno.runner.recording import Observed, now, processes_before, record_of
+from mldyno.runner.recording import Observed, now, processes_before, record_of, rescue
 from mldyno.runner.remote_case import SHORTEST_TIMEOUT_S, RemoteCase
 from mldyno.runner.warnings import ENERGY_LOST, INTERRUPTED, memory_taken
 from mldyno.store import Query, Store
 from mldyno.store.codec import BadRecord
-from mldyno.store.transfer import rescue
-from mldyno.temporary import remove_leftovers, started
+from mldyno.temporary import is_alive, own_name, remove_leftovers
 from mldyno.timing.stopping import Stopping
 from mldyno.units import parse_price, show_seconds
 from mldyno.worker.client import Ended, WorkerProcess, memory_limit
@@ -71,22 +70,9 @@ def at_least_as_large(case: Case, other: Case) -> bool:
     return (case.batch or 0) >= (other.batch or 0) and (case.seq or 0) >= (other.seq or 0)
 
 
-def owner() -> str:
-    """Return this process as text that shows whether it is still alive."""
-    return f"{os.getpid()} {started(os.getpid())}"
-
-
 def busy(owned_by: str) -> bool:
-    """Return whether another process that began a run is still alive."""
-    import psutil
-
-    if owned_by == owner():
-        return False
-    pid, _, since = owned_by.partition(" ")
-    try:
-        return str(started(int(pid))) == since
-    except (psutil.Error, ValueError):
-        return False
+    """Return whether another process that began a run is known to be alive; one on another host is not."""
+    return owned_by != own_name() and is_alive(owned_by)
 
 
 class Runner:
@@ -131,19 +117,19 @@ class Runner:
     def _records_of(self, case: Case) -> list[Record]:
         """Return its processes so far, in this run, in which it was alone."""
         name = case.id
-        known = (self.known.get((name, repeat)) for repeat in range(self.plan.most))
+        known = (self.known.get((name, repeat)) for repeat in range(self.plan.most_repeats))
         return [record for record in known if record is not None]
 
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raise Interrupted when the user ends it."""
         self.listener = listener
-        real = any(not case.rehearsed for case in self.plan.cases)
+        real = any(not case.simulated for case in self.plan.cases)
         try:
             with machine_lock.held(listener.say, needed=real):
                 self._begin()
                 with awake(), self.interrupts:
                     together = groups(self.plan.cases, self.plan.by)
-                    for repeat in range(self.plan.most):
+                    for repeat in range(self.plan.most_repeats):
                         for group in together:
                             self._group(repeat, group)
             if not self.left_out:
@@ -171,9 +157,9 @@ class Runner:
         if self.plan.timeout is None:
             self.timeouts = usual_timeouts(self.plan, forecasts)
         self.before = processes_before(self.store, self.machine)
-        todo = [(c, r) for r in range(self.plan.most) for c in self.plan.cases if (c.id, r) not in self.known]
+        todo = [(c, r) for r in range(self.plan.most_repeats) for c in self.plan.cases if (c.id, r) not in self.known]
         text = self.plan.text()
-        self.store.begin_run(self.run, now(), owner(), text, keys.authenticate(PLAN, self.run, text))
+        self.store.begin_run(self.run, now(), own_name(), text, keys.authenticate(PLAN, self.run, text))
         self.began = time.monotonic()
         self.listener.begin(self.plan, todo, forecasts)
 
@@ -201,7 +187,7 @@ class Runner:
             usual = (before[-1].fact("wall_time") or 0.0) if before and self.plan.repeats is None else 0.0
             if (case.id, repeat) not in self.known and case.id not in self.settled and self._time_left > usual:
                 self._alone(case, repeat, budget_of_process(self.plan, before))
-        if repeat >= self.plan.fewest:
+        if repeat >= self.plan.fewest_repeats:
             return
         known = [(case, self.known.get((case.id, repeat))) for case in cases]
         for members in pairings([case for case, record in known if record is not None and record.status == "ok"]):
@@ -316,8 +302,8 @@ class Runner:
             warnings.append(self._time_was_over(remote.timeout))
         else:
             remote.time_phases()
-            if self.plan.energy and remote.run.repeat < self.plan.fewest:
-                remote.measure_energy(self.plan.budget / self.plan.fewest)
+            if self.plan.energy and remote.run.repeat < self.plan.fewest_repeats:
+                remote.measure_energy(self.plan.budget / self.plan.fewest_repeats)
         remote.close()
         return warnings
 
@@ -340,7 +326,7 @@ class Runner:
             self._pair_by("alternating-processes", repeat, cases)
 
     def _pair_by(self, pairing: Pairing, repeat: int, cases: Sequence[Case]) -> None:
-        times = pairs_per_repeat(pairing, self.plan.fewest)
+        times = pairs_per_repeat(pairing, self.plan.fewest_repeats)
         done = min(self.paired[case.id, repeat, pairing] for case in cases)  # before a resumed run was ended
         for _ in range(times - done):
             self.interrupts.check()

@@ -18,7 +18,7 @@ from mldyno.analysis.outcomes import TARGET_NOT_REACHED
 from mldyno.records import Case, Machine, Series, Warning_
 from mldyno.stats import shapes
 from mldyno.stats.intervals import median
-from mldyno.timing.blocks import DRAIN_STEPS
+from mldyno.timing.blocks import DRAIN_STEPS, EVENTS_TOLERANCE
 from mldyno.timing.stopping import SUSTAINED_S, WARMUP_SHARE
 from mldyno.units import count, digits, show_bytes, show_percent, show_seconds
 
@@ -28,7 +28,6 @@ SWAPPED_MEANWHILE = 1 << 20  # B
 SWAP_SHARE = 0.1  # swap in use, over the memory
 SHORTEST_QUEUE = 512  # kernels that find room in the queue of any device
 DRAINED_SHARE = 0.9  # a device that is done when the loop returns has waited for the loop, or the loop for it
-EVENTS_TOLERANCE = 0.1  # how far host and device may disagree on the time of a block
 LEAK_SHARE, LEAK_BYTES = 0.05, 16 << 20  # growth of resident memory: relative, and in B
 HEAVY_PRESSURE = 2.0  # of macOS's levels: from here on clocks fall
 HEAT_SHARE, HELD_BACK_SHARE = 0.01, 0.10  # of the measured time, that a GPU may be held back for heat; and for power
@@ -120,7 +119,7 @@ def _few_cores(state: State) -> str:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about a case that succeeded."""
+    """The evidence about a case that succeeded."""
 
     case: Case
     series: Sequence[Series]
@@ -142,7 +141,7 @@ class Evidence:
 
     @property
     def power_capped(self) -> str:
-        """How long the GPU's power limit held its clock down, and the limit; empty if not for long."""
+        """The time that the GPU's power limit held its clock down, and the limit; empty if not for long."""
         share = self.of_process("power_limit_time") / (self.total("window_time") or 1.0)
         own = (device.facts for device in self.machine.devices if device.name == self.case.device)
         limit = next((facts.get("power_limit") for facts in own), None)
@@ -163,7 +162,7 @@ class Evidence:
 
     @property
     def local_ranks(self) -> int:
-        """How many ranks this machine has."""
+        """The number of ranks on this machine."""
         return (self.case.ranks or 1) // self.case.nodes
 
     @property

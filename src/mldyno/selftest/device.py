@@ -66,7 +66,7 @@ def ids(tasks: Sequence[str]) -> tuple[int, ...]:
 
 def measure(task: str, result: TaskResult, device: str) -> Measure:
     """Return the measure of a trial from the rows of its task."""
-    return TRIALS[task].measured(result, device)
+    return TRIALS[task].measure(result, device)
 
 
 def measure_cases(results: Mapping[str, TaskResult], device: str) -> list[Measure]:
@@ -82,7 +82,7 @@ def measure_cases(results: Mapping[str, TaskResult], device: str) -> list[Measur
                 {"precision": task.partition(" ")[2], "mode": None, "status": status, "reason": of_task.failure}
             )
     trials = ((EVENTS, timed), (PLACES, ran), (AGREEMENT, rows))
-    return [trial.measured(TaskResult(of_trial, over), device) for trial, of_trial in trials]
+    return [trial.measure(TaskResult(of_trial, over), device) for trial, of_trial in trials]
 
 
 def _on_device(task: Task) -> Callable[..., Iterator[Row]]:

@@ -1,4 +1,4 @@
-"""How a device behaves, compared with the expectation for its kind: each task, and how its rows are judged.
+"""The tasks that show how a device behaves, and the comparison with what is expected of its kind.
 
 What is expected was read in sources and documents, and not observed.
 """
@@ -47,7 +47,7 @@ LAYOUT_S = 1.0
 
 
 class Expected(NamedTuple):
-    """What is expected of a kind of device."""
+    """The expected behaviour of a kind of device."""
 
     queue: tuple[int, int] | None = None  # operations in flight before the host waits; None: nothing is expected
     lazy: bool | None = None  # whether work may start only when it is waited for

@@ -1,4 +1,4 @@
-"""What mldyno promises of a device: each task, and how its rows are judged."""
+"""The tasks that test mldyno's promises on a device, and the judgement of their rows."""
 
 from __future__ import annotations
 

@@ -116,6 +116,7 @@ def drift_found(series: int, seed: int, tick: Tick = lambda: None) -> Measure:
 
 
 def _drift_kinds(series: int, seed: int, spread: float, count: int) -> Iterator[SeriesKind]:
+    """Yield the kinds of series in which drifts are looked for: steady ones, and ones that change."""
     of = f"{count} steps, noise {spread:.0%}"
     drifts = partial(_drifts, series, seed)
 
@@ -169,6 +170,7 @@ def warm_up_bias(series: int, seed: int, tick: Tick = lambda: None) -> Measure:
 
 
 def _warm_up_kinds(series: int, seed: int) -> Iterator[SeriesKind]:
+    """Yield the kinds of series that begin with a warm-up, and those that never settle."""
     for noise in WARM_NOISE:
         hits, name = _flagged(series, seed, "steady", noise, list)
         yield series_kind(name, hits, series, most=MOST_STEADY_FLAGGED, level=CERTAIN, note="flagged wrongly")
@@ -218,6 +220,7 @@ def false_reached(series: int, seed: int, tick: Tick = lambda: None) -> Measure:
 
 
 def _claim_kinds(series: int, seed: int) -> Iterator[SeriesKind]:
+    """Yield the kinds of series on which the stopping rule claims to have reached its target."""
     for block, phi, spread in CLAIMS:
         name = f"blocks of {block * 1e3:g} ms, noise {spread:.0%}, phi {phi:g}"
         yield _claims(series, seed, name, block, partial(synthetic.around_one, phi=phi, spread=spread))

@@ -29,11 +29,11 @@ def judged_anew(measure: Measure, name: str) -> Measure:
         return replace(measure, name=name, target=target, peers=peers, note=note)
     peers = amount(SIMULATED.get(measure.id), trial.unit)
     try:
-        anew = trial.measured(TaskResult([*measure.raw], measure.failure), name)
+        anew = trial.measure(TaskResult([*measure.raw], measure.failure), name)
         _ = amount(anew.value, anew.unit), amount(anew.bound, anew.unit)  # raises unless they are numbers
         anew = replace(anew, note=shortened(f"{anew.note}", LONGEST_NOTE))
     except Exception:  # of rows that no self-test has written
-        anew = trial.measured(TaskResult(failure=UNREADABLE), name)
+        anew = trial.measure(TaskResult(failure=UNREADABLE), name)
     return replace(anew, framework=measure.framework, peers=peers)
 
 

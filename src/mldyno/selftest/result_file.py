@@ -62,7 +62,7 @@ class Installed(TypedDict):
 
 @dataclass(frozen=True)
 class SelftestResult:
-    """What was tested, with what came of it."""
+    """A result of the self-test: what was tested and where, the measures, the processes."""
 
     device: str
     frameworks: tuple[str, ...]
@@ -74,6 +74,7 @@ class SelftestResult:
     processes: tuple[Process, ...] = ()
     created: str = ""
     mldyno: str = __version__
+    complete: bool = True  # whether it was not interrupted
 
 
 def document(tested: SelftestResult) -> dict[str, Any]:

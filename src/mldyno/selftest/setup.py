@@ -1,4 +1,4 @@
-"""What the tasks of a device's contract share: where they run, kernels of known length, and how rows are judged."""
+"""Shared by the tasks of a device's contract: where they run, kernels of known length, the judgement of rows."""
 
 from __future__ import annotations
 
@@ -189,10 +189,10 @@ class Trial:
     peers: str = ""
     nothing: Judged = NOTHING  # without a row
 
-    def measured(self, result: TaskResult, device: str) -> Measure:
-        """Return the measure; a task that failed is missed, and one that there was no time for is not judged.
+    def measure(self, result: TaskResult, device: str) -> Measure:
+        """Return the measure: missed if the task failed, not judged if there was no time for it.
 
-        What the framework can't do is not held against the device.
+        A task that the framework can't carry out counts as met, with the reason.
         """
         rows = result.rows
         lacks = next((row["lacks"] for row in rows if "lacks" in row), None)

@@ -16,9 +16,9 @@ from mldyno.messages import RunTask
 from mldyno.selftest import device, on_machine, on_series
 from mldyno.selftest.measures import Measure, Process, Row
 from mldyno.selftest.setup import NOT_TRIED, TaskResult, plainest_case
+from mldyno.values import SEED
 from mldyno.worker.client import Ended, WorkerProcess
 
-SEED = 20240229
 ON_ANY_MACHINE = (1, 2, 3, 5, 6, 8, 9, 10, 12, 13)  # ids that `mldyno selftest` prints; the rest is for development
 ON_A_DEVICE = tuple(range(21, 38))  # ids on a device other than the CPU
 MODULE = "mldyno.selftest.on_machine"
@@ -122,7 +122,7 @@ class Contract:
 
 @dataclass(frozen=True)
 class Effort:
-    """How many comparisons, simulated series of each kind, fresh processes (of `seconds`), and pairs of loops."""
+    """The numbers of comparisons, simulated series of a kind, fresh processes (`seconds` each), pairs of loops."""
 
     comparisons: int
     series: int

@@ -95,7 +95,7 @@ def batch_half_width(values: Sequence[float], count: int) -> float:
 
 @dataclass(frozen=True)
 class Autocorrelation:
-    """How values of a series are correlated with neighbours: `share * decay**k` at k segments apart."""
+    """The correlation of neighbouring values in a series: `share * decay**k` at k segments apart."""
 
     share: float
     decay: float

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from mldyno import interpreters, records
-from mldyno.axes import AXES, LARGEST_WHOLE
+from mldyno import records
+from mldyno.axes import AXES, INTERPRETER_NAME, LARGEST_WHOLE
 from mldyno.errors import MldynoError
 from mldyno.metrics import DEVICE_FACTS, FACTS, LARGEST, METRICS, SMALLEST, flaws
 from mldyno.printable import LONGEST_NAME, LONGEST_TEXT, printable_content
@@ -37,7 +37,7 @@ class BadRecord(MldynoError):
     """A text that is not a record; the message says where and why."""
 
 
-def _no_constant(word: str) -> float:
+def _refuse_constant(word: str) -> float:
     raise BadRecord(f"{word} is not a number that JSON has; leave the value out instead")
 
 
@@ -47,7 +47,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-_json = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer)
+_json = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer)
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _spells_printable(escape: str) -> bool:
     return str(json.loads(f'"{escape}"')).isprintable()
 
 
-def came_from(record: Record, file: str, proof: Proof = "") -> Record:
+def with_origin(record: Record, file: str, proof: Proof = "") -> Record:
     """Note on a record that was just decoded the file that it came from, empty if measured, and its proof."""
     object.__setattr__(record, "imported_from", file)
     object.__setattr__(record, "proof", proof)
@@ -154,7 +154,7 @@ def check(record: Record) -> None:
          for name, wrong in flaws(DEVICE_FACTS, device.facts).items()),
     ):  # fmt: skip
         raise BadRecord(wrong)
-    if case.python is not None and not interpreters.NAME.fullmatch(case.python):
+    if case.python is not None and not INTERPRETER_NAME.fullmatch(case.python):
         raise BadRecord("python must be the name of an interpreter, such as 3.11.7+jax0.10.2")
     if record.machine.key is not None and not MACHINE_KEY.fullmatch(record.machine.key):
         raise BadRecord("a machine's key must be 32 hexadecimal digits, or be left out")

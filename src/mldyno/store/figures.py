@@ -178,7 +178,7 @@ def newest() -> list[Record]:
 
 @dataclass
 class Publication:
-    """What was published of one machine."""
+    """The published figures of a machine."""
 
     sources: list[str] = field(default_factory=list)
     figures: int = 0

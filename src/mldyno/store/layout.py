@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mldyno.errors import StoreError, StoreLocked
-from mldyno.temporary import own_name
 
 APPLICATION = 0x6D6C6479  # "mldy"
 LAYOUT = 5
@@ -302,6 +301,8 @@ def _copy_undone(path: Path, copy: sqlite3.Connection) -> None:
         return [(known.st_ino, known.st_size, known.st_mtime_ns) for known in map(os.stat, files)]
 
     try:
+        from mldyno.temporary import own_name  # few stores need it
+
         with tempfile.TemporaryDirectory(prefix=f"mldyno-{own_name()}-") as folder:
             before = state()
             place, _ = (shutil.copyfile(file, os.path.join(folder, os.path.basename(file))) for file in files)

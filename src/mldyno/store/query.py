@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from mldyno.axes import Case
-from mldyno.keys import present
+from mldyno.keys import current_key
 from mldyno.records import IMPORTED, Record
 from mldyno.sources import family
 
@@ -30,7 +30,7 @@ class Query:
     provenances: tuple[str, ...] = ("measured", "imported", "published")
     since: str = ""  # the earliest date, as records write it; any, if empty
     until: str = ""  # the latest date; any, if empty
-    rehearsed: bool = True  # whether simulated cases are included
+    simulated: bool = True  # whether simulated cases are included
 
     def fits(self, record: Record) -> bool:
         """Return whether a record is meant, whatever store or file it comes from."""
@@ -44,7 +44,7 @@ class Query:
         return self.fits_case(record.case) and all(is_meant(name, actual, value) for actual, name, value in pinned)
 
     def fits_case(self, case: Case) -> bool:
-        if case.rehearsed and not self.rehearsed:
+        if case.simulated and not self.simulated:
             return False
         axes = [(name, value) for name, value in self.equal.items() if name not in COLUMNS]
         return all(is_meant(name, getattr(case, name), value) for name, value in axes)
@@ -61,7 +61,7 @@ def is_meant(name: str, actual: Any, meant: Any) -> bool:
 
 
 class Identity(NamedTuple):
-    """What distinguishes machines; what was imported unsigned is of another one than what a key's owner signed."""
+    """The identity of a machine; unsigned imports count as another machine than records that the key's owner signed."""
 
     name: str
     key: str
@@ -75,7 +75,7 @@ def distinct_names(machines: Collection[Identity]) -> dict[Identity, str]:
         rivals.setdefault((name, imported), set()).update([key] if key or imported else [])
     names = {}
     for alike, known in rivals.items():
-        own = {key: key if alike[1] or len(known) == 1 else present(key) for key in known}
+        own = {key: key if alike[1] or len(known) == 1 else current_key(key) for key in known}
         keys = set(own.values())
         bare, digits = {key.removesuffix(SIGNED) for key in keys}, FEWEST_DIGITS
         while len({key[:digits] for key in bare}) < len(bare):
@@ -87,7 +87,7 @@ def distinct_names(machines: Collection[Identity]) -> dict[Identity, str]:
     return {machine: names[machine] for machine in machines}
 
 
-def shown(machine: Identity, names: Mapping[Identity, str]) -> str:
+def shown_name(machine: Identity, names: Mapping[Identity, str]) -> str:
     """Return the name of a machine in tables, from the names that distinguish machines."""
     return names.get(machine, machine.name) + (IMPORTED if machine.imported else "")
 

@@ -1,6 +1,6 @@
 """Select the records that a word means: a file, an id, a run, a machine, a filter; and explain where there are none.
 
-Rule: simulated records never appear among measured ones; `without_rehearsals` decides.
+Rule: simulated records never appear among measured ones; `without_simulated` decides.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def opened(store: AnyStore) -> Store:
     return store if isinstance(store, Store) else Store(store)
 
 
-def _own_name(store: Store) -> str:
+def _name_of_this_machine(store: Store) -> str:
     from mldyno import machine  # asks the system, which few questions need
 
     return store.name_of(machine.describe())
@@ -87,6 +87,7 @@ def meant_by(text: str, store: Store) -> Pinned:
 
 
 def _only(text: str, choices: Mapping[str, Pinned]) -> Pinned:
+    """Return the only choice; raise Ambiguous if there are more."""
     if len(choices) > 1:
         raise Ambiguous(text, choices)
     return next(iter(choices.values()))
@@ -101,7 +102,7 @@ def _choices(text: str, store: Store) -> dict[str, Pinned]:
     except (UsageError, StoreError):
         return {}
     part_of_name = pinned.keys() == {"machine"} and pinned["machine"].casefold() != text.casefold()
-    return {} if part_of_name or "imported_from" in pinned else {spelled(pinned): pinned}
+    return {} if part_of_name or "imported_from" in pinned else {filter_text(pinned): pinned}
 
 
 def pinned_by(text: str, store: Store) -> Pinned:
@@ -128,7 +129,7 @@ def pinned_by(text: str, store: Store) -> Pinned:
             return pinned
         return _meaning_of_word(text, known, store, error)
     if "machine" in pinned:
-        pinned["machine"] = the_one_meant(pinned["machine"], store.machines()) or pinned["machine"]
+        pinned["machine"] = machine_meant(pinned["machine"], store.machines()) or pinned["machine"]
     fits = any(Query(pinned).fits_case(case) for case in store.cases())
     return pinned if fits else _of_id(joined, known, store) or pinned
 
@@ -166,10 +167,10 @@ def _meaning_of_word(
         meanings.append(value)
     meanings += [{column: word} for column in ("run", "imported_from") if store.holds(column, word)]
     meanings += [{"machine": name} for name in names if name.casefold() == word.casefold()]
-    meanings += [{"machine": _own_name(store)}] if word == THIS_MACHINE else []
+    meanings += [{"machine": _name_of_this_machine(store)}] if word == THIS_MACHINE else []
     if meanings:
-        return _only(word, {spelled(pinned): pinned for pinned in meanings})
-    machine = the_one_meant(word, names)
+        return _only(word, {filter_text(pinned): pinned for pinned in meanings})
+    machine = machine_meant(word, names)
     if machine is not None:
         return {"machine": machine}
     if error is None and "=" in word:
@@ -192,11 +193,11 @@ def _nothing_like(text: str, store: Store) -> UsageError | None:
     return UsageError(f"no machine is called '{text}'. Did you mean '{near}'? `mldyno list machines` lists all.")
 
 
-def without_rehearsals(query: Query, read: Callable[[Query], list[Record]], tell: Tell | None) -> list[Record]:
+def without_simulated(query: Query, read: Callable[[Query], list[Record]], tell: Tell | None) -> list[Record]:
     """Read a query without simulated records, unless they are named or nothing else was measured."""
     if query.ids or "framework" in query.equal:
         return read(query)
-    real = read(replace(query, rehearsed=False))
+    real = read(replace(query, simulated=False))
     if all(record.provenance == "published" for record in real):
         return read(query)
     if tell is not None and read(replace(query, equal={**query.equal, "framework": FAKE})):
@@ -213,12 +214,12 @@ def tell_future(query: Query, store: Store, tell: Tell | None) -> None:
 
 
 def select(text: str | None, store: Store, since: str = "", tell: Tell | None = None) -> Selected:
-    """Return the records that a word means (a file, an id, a machine, a filter; all, without one), and what it pins."""
+    """Return the records that a word means (a file, an id, a machine, a filter; all, without one), and its filter."""
     meaning = {} if text is None else meant_by(text, store)
     if "file" in meaning:
         records = list(_in_file(meaning["file"]))
         named = list(with_names(records, distinct_names({*map(identity_of, records)})))
-        return without_rehearsals(Query(since=since), lambda query: [*filter(query.fits, named)], tell), meaning
+        return without_simulated(Query(since=since), lambda query: [*filter(query.fits, named)], tell), meaning
     if "id" not in meaning:
         return _select_stored(Query(meaning, since=since), store, tell), meaning
     records = store.select(Query(ids=(meaning["id"],), heads=False, since=since))
@@ -229,7 +230,7 @@ def select(text: str | None, store: Store, since: str = "", tell: Tell | None = 
 
 def _select_stored(query: Query, store: Store, tell: Tell | None) -> list[Record]:
     tell_future(replace(query, until=""), store, tell)
-    return without_rehearsals(query, store.select, tell)
+    return without_simulated(query, store.select, tell)
 
 
 def select_each(texts: Sequence[str | None], store: Store, since: str, tell: Tell | None) -> list[Selected]:
@@ -248,7 +249,7 @@ def runs_of(text: str, store: Store, since: str = "", tell: Tell | None = None) 
     if "file" in pinned or "id" in pinned:
         return select(text, store, since, tell)[0]
     if "imported_from" not in pinned:
-        pinned = {"machine": _own_name(store), **pinned}
+        pinned = {"machine": _name_of_this_machine(store), **pinned}
     return _select_stored(Query(pinned, heads=False, since=since, until=latest()), store, tell)
 
 
@@ -314,7 +315,7 @@ def parse_filter(text: str, plugin_names: Mapping[str, Sequence[str]]) -> dict[s
         name, value = _read_explicit(term, plugin_names) or _read_bare(term, plugin_names)
         if name in pinned and not is_meant(name, value, pinned[name]):
             if not is_meant(name, pinned[name], value):
-                both = " and ".join(spelled({name: each}) for each in (pinned[name], value))
+                both = " and ".join(filter_text({name: each}) for each in (pinned[name], value))
                 raise UsageError(f"'{text}' matches nothing: no record has {both} at once; keep one of them.")
             value = pinned[name]
         pinned[name] = value
@@ -328,7 +329,7 @@ def nothing_named(text: str) -> UsageError:
     return UsageError(f"'{text}' names nothing; write a filter such as mlp/train or device=cpu.")
 
 
-def spelled(pinned: Mapping[str, Any]) -> str:
+def filter_text(pinned: Mapping[str, Any]) -> str:
     """Return the filter that pins these values, every term with its axis."""
     return "/".join(f"{name}={AXIS[name].show(value) if name in AXIS else value}" for name, value in pinned.items())
 
@@ -385,8 +386,8 @@ def _read_bare(term: str, plugin_names: Mapping[str, Sequence[str]]) -> tuple[st
     raise unknown("workload, case or axis value", term, [*words, *DEVICE_KINDS, *(f"{axis.name}=…" for axis in AXES)])
 
 
-def the_one_meant(text: str, names: Sequence[str]) -> str | None:
-    """Return the machine that is meant, None where there is none; raise where several fit."""
+def machine_meant(text: str, names: Sequence[str]) -> str | None:
+    """Return the name that a text means, None where there is none; raise where two or more fit."""
     matches = meant(text, names)
     if len(matches) == 1:
         return matches[0]

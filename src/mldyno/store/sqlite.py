@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,19 @@ from mldyno.errors import StoreError
 from mldyno.files import check_regular, expanded
 from mldyno.records import SCHEMA, Case, Machine, NewerSchema, Record, canonical, upgraded_case
 from mldyno.sources import as_typed
-from mldyno.store import figures, layout
-from mldyno.store.codec import came_from, decode_stored
-from mldyno.store.query import COLUMNS, SIGNED, Identity, Query, distinct_names, latest, shown, stored_key, with_names
+from mldyno.store import layout
+from mldyno.store.codec import decode_stored, with_origin
+from mldyno.store.query import (
+    COLUMNS,
+    SIGNED,
+    Identity,
+    Query,
+    distinct_names,
+    latest,
+    shown_name,
+    stored_key,
+    with_names,
+)
 
 PAGE_RECORDS = 500  # read at once
 LARGE_FILE = 256 << 20  # B: a larger file is rewritten only if
@@ -262,7 +272,7 @@ class Store:
         records = list(self.stream(query))
         if "published" in query.provenances:
             stored = {record.id for record in records}
-            shipped = figures.newest() if query.heads and not query.ids else figures.published()
+            shipped = _published(newest=query.heads and not query.ids)
             records += [record for record in shipped if record.id not in stored and query.fits(record)]
         records.sort(key=lambda record: record.created)
         return records
@@ -307,12 +317,12 @@ class Store:
         heads = _NEWEST.format(limit=limit)
         newest: dict[tuple[str, str], tuple[str, int]] = {}
         wanted = query.equal.get("machine")
-        meant = [] if wanted is None else [machine.name for machine in names if shown(machine, names) == wanted]
+        meant = [] if wanted is None else [machine.name for machine in names if shown_name(machine, names) == wanted]
         only = "" if wanted is None else f" AND machine IN ({', '.join('?' * len(meant))})"
         columns = "number, case_number, created, machine, key, imported"
         sql = f"{heads} SELECT {columns} FROM newest WHERE case_number IN ({_listed(cases)}){only}"
         for number, case_number, created, name, key, imported in self._read(sql, meant, int, int, str, str, str, int):
-            machine = shown(Identity(name, key, bool(imported)), names)
+            machine = shown_name(Identity(name, key, bool(imported)), names)
             if wanted in (None, machine):
                 head = (machine, cases[case_number].id)
                 newest[head] = max(newest.get(head, ("", 0)), (created, number))
@@ -329,7 +339,7 @@ class Store:
     def _where(self, query: Query) -> tuple[str, list[Any]]:
         """Return the conditions of a query on `records r`, and their values."""
         where, values = self._where_columns(query)
-        if not query.rehearsed or any(name not in COLUMNS for name in query.equal):
+        if not query.simulated or any(name not in COLUMNS for name in query.equal):
             where += f" AND r.case_number IN ({_listed(self._cases(query))})"
         return where, values
 
@@ -342,7 +352,7 @@ class Store:
                 values.append(query.equal[column])
         if "machine" in query.equal:
             wanted, names = query.equal["machine"], self._machine_names()
-            meant = [machine for machine in names if shown(machine, names) == wanted]
+            meant = [machine for machine in names if shown_name(machine, names) == wanted]
             for_each = ["r.machine = ? AND r.key = ? AND (r.imported_from <> '') = ?"] * len(meant)
             where.append(f"({' OR '.join(for_each or [NO_HEAD_YET])})")
             values += [part for machine in meant for part in machine] or [wanted]
@@ -376,7 +386,7 @@ class Store:
 
     def _decoded(self, body: str, file: str, signed: int) -> Record:
         with self._as_damage():
-            return came_from(decode_stored(body), file, "signed" if signed else "")
+            return with_origin(decode_stored(body), file, "signed" if signed else "")
 
     def history(self, query: Query, most: int) -> list[Record]:
         """Return the newest records that a query means, newest first, whatever their status."""
@@ -393,7 +403,7 @@ class Store:
                                                                more="GROUP BY 1, 2, 3, 4"):  # fmt: skip
             if number not in cases:
                 raise StoreError(f"store {self.path}: {layout.DAMAGED}.")
-            counted[cases[number], shown(Identity(name, key, bool(imported)), names)] += count
+            counted[cases[number], shown_name(Identity(name, key, bool(imported)), names)] += count
         return counted
 
     def cases(self) -> list[Case]:
@@ -402,7 +412,7 @@ class Store:
     def workloads(self) -> list[str]:
         """Return the names of all workloads, stored (commands among them) and published."""
         stored = sorted({case.workload for case in self.cases()})
-        return list(dict.fromkeys([*stored, *(record.case.workload for record in figures.published())]))
+        return list(dict.fromkeys([*stored, *(record.case.workload for record in _published())]))
 
     def workloads_as_typed(self) -> list[str]:
         """Return the same names as users typed them, which a record of each command knows."""
@@ -416,8 +426,8 @@ class Store:
     def machines(self) -> list[str]:
         """Return the names of all machines, stored and published."""
         names = self._machine_names()
-        stored = sorted({shown(machine, names) for machine in names})
-        return list(dict.fromkeys([*stored, *(record.machine.name for record in figures.published())]))
+        stored = sorted({shown_name(machine, names) for machine in names})
+        return list(dict.fromkeys([*stored, *(record.machine.name for record in _published())]))
 
     def _machine_names(self) -> Names:
         rows = self._read("SELECT DISTINCT machine, key, imported FROM heads", (), str, str, int)
@@ -437,8 +447,15 @@ class Store:
         names, files = self._machine_names(), dict[str, list[str]]()
         columns, more = "DISTINCT r.imported_from, r.machine, r.key", "AND r.imported_from <> '' ORDER BY 1"
         for file, name, key in self._select(columns, Query(), str, str, str, more=more):
-            files.setdefault(shown(Identity(name, key, True), names), []).append(file)
+            files.setdefault(shown_name(Identity(name, key, True), names), []).append(file)
         return files
+
+
+def _published(newest: bool = False) -> Sequence[Record]:
+    """Return all published figures, or the newest of each case and machine."""
+    from mldyno.store import figures  # imported late: a tracked loop needs none
+
+    return figures.newest() if newest else figures.published()
 
 
 def _listed(numbers: Iterable[int]) -> str:

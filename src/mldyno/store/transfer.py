@@ -1,8 +1,8 @@
 """Records in and out of files: JSON lines, which lose nothing, also within a page, and CSV, which carries figures.
 
 Rules: a file is read a line at a time and taken whole or not at all. What is read is a stranger's: lengths are limited,
-packed and unpacked. A record is passed on as its text; where something is left out of it, the copy is a record with an
-id of its own.
+packed and unpacked. A record is passed on as its text; where something is left out of it, the copy is another record,
+with another id.
 """
 
 from __future__ import annotations
@@ -15,26 +15,22 @@ import hashlib
 import io
 import os
 import re
-import shlex
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from mldyno import keys
-from mldyno.errors import ImportFileError, StoreError
-from mldyno.files import check_regular, regular
+from mldyno.errors import ImportFileError
+from mldyno.files import check_regular
 from mldyno.printable import printable, shortened
 from mldyno.records import MACHINE_KEY, Proof, Record, canonical, seal
 from mldyno.store import figures
-from mldyno.store.codec import BadRecord, came_from, decode, decode_stored, parse
+from mldyno.store.codec import BadRecord, decode, decode_stored, parse, with_origin
 from mldyno.store.query import CLOCK_SKEW
-from mldyno.store.sqlite import default_path
 from mldyno.temporary import atomic_file
 
 LONGEST_REFUSAL = 500  # characters
@@ -51,7 +47,6 @@ PATH = "PATH"  # replaces each path in a private copy
 
 _SQLITE = b"SQLite format 3\0"  # how such a file begins
 _PROOF = b'{"proves":'  # how `canonical` begins both kinds
-_RESCUE = "rescue"
 _QUOTED_PATH = re.compile(r"""(['"`])(?:~|\.{0,2}/|[A-Za-z]:\\)[^'"`]*\1""")
 _BARE_PATH = re.compile(r"""(?<![\w/.~])(?:~[\w.-]*/|\.{0,2}/|[A-Za-z]:\\)[^\s'"`,;:()]+""")
 
@@ -202,7 +197,7 @@ def _json_lines(source: BinaryIO, path: str, tell: Tell | None) -> Iterator[Reco
                 return
             yield BadRecord(f"line {number}: {error}")
         else:
-            yield came_from(record, "", proven.proof_of(record))
+            yield with_origin(record, "", proven.proof_of(record))
 
 
 def _csv(source: BinaryIO) -> Iterator[Record]:
@@ -374,7 +369,7 @@ def _read_proof(line: bytes) -> _Proven:
     if not all(isinstance(value, str) and value.isascii() for value in content.values()):
         raise BadRecord("a proof has texts only, and this has not")
     if content.keys() == {"rescued"}:
-        own = keys.is_authentic(content["rescued"], _RESCUE, *sorted(ids))
+        own = keys.is_authentic(content["rescued"], keys.RESCUE, *sorted(ids))
         return _Proven(frozenset(ids), "own" if own else "", of_rescue=True)
     if content.keys() != {"public", "signature"}:
         raise BadRecord("a proof of another version; update mldyno, or take the line out")
@@ -382,39 +377,3 @@ def _read_proof(line: bytes) -> _Proven:
     if key is None:
         raise BadRecord("its signature is not valid: it was changed after it was signed")
     return _Proven(frozenset(ids), "signed", key)
-
-
-def rescue(records: Sequence[Record], store: Path | None) -> str:
-    """Write records that the store would not take to a file; return words that say where it is and what to do."""
-    if not records:
-        return ""
-    ids = [record.id for record in records]
-    proof = canonical({"proves": ids, "rescued": keys.authenticate(_RESCUE, *sorted(ids))})
-    text = "".join(f"{line}\n" for line in (proof, *(record.text for record in records)))
-    option = "" if store is None else f" --store {shlex.quote(str(store))}"
-    with suppress(StoreError):
-        option = "" if store == default_path() else option
-    bring_back = f"bring it back with: mldyno import{option}"
-    for folder in (tempfile.gettempdir, os.getcwd, Path.home):
-        try:
-            target = Path(folder()) / f"mldyno-rescued-{records[0].run.id}.jsonl"
-            _append(target, text)
-        except (OSError, RuntimeError):  # a folder that is gone, a user without a home
-            continue
-        return f"What was measured last is in {target}; {bring_back} {shlex.quote(str(target))}"
-    sys.stderr.write(text)
-    return f"What was measured last is above; save it to a file and {bring_back} FILE"
-
-
-def _append(target: Path, text: str) -> None:
-    """Append a text to a file, all of it or nothing; never to a link or a pipe, which others may have put there."""
-    with open(target, "ab", opener=regular) as out:
-        before = out.tell()
-        try:
-            out.write(text.encode())
-            out.flush()
-            os.fsync(out.fileno())
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(out.fileno(), before)
-            raise

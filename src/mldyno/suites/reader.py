@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mldyno import interpreters, sources
-from mldyno.axes import AXIS, LARGEST_WHOLE, NAMES, Case
+from mldyno.axes import AXIS, INTERPRETER_NAME, LARGEST_WHOLE, NAMES, Case
 from mldyno.errors import MldynoError, UsageError, unknown
 from mldyno.files import check_regular
 from mldyno.settings import IN_SUITES, SETTINGS
@@ -30,7 +30,7 @@ Values = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Reference:
-    """What a score is relative to: a frozen set of cases, and their rates on the machine whose score is 100."""
+    """The reference of a score: a frozen set of cases, and their rates on the machine whose score is 100."""
 
     version: int
     machine: str
@@ -163,7 +163,7 @@ def _axes(table: Mapping[str, Any], kind: str, interpreter: Callable[[str], str]
 
 def _interpreter(text: str, folder: Path, trust: bool) -> str:
     """Return the name of an interpreter that a suite names; start what lies at a path only if the suite is trusted."""
-    if not interpreters.NAME.fullmatch(text) and not trust:
+    if not INTERPRETER_NAME.fullmatch(text) and not trust:
         raise UsageError(f"it runs the interpreter {text}; allow it with --trust, if you trust both.")
     return interpreters.name_of(os.path.join(folder, text) if os.sep in text else text)
 

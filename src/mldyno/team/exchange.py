@@ -15,7 +15,7 @@ from mldyno.errors import MldynoError
 from mldyno.printable import printable, shortened
 from mldyno.records import Record
 from mldyno.store import Query, Store, transfer
-from mldyno.store.codec import BadRecord, came_from, decode
+from mldyno.store.codec import BadRecord, decode, with_origin
 from mldyno.team import Item, Place, Withheld
 
 IDS_AT_ONCE = 1000
@@ -145,7 +145,7 @@ def _taken(item: Item, label: str, moved: Moved) -> Record | None:
         record = decode(item.text)
         fault = transfer.foreign_fault(record, datetime.now(timezone.utc))
         if fault is None:
-            return came_from(record, label, transfer.signed_by(item.proof, record))
+            return with_origin(record, label, transfer.signed_by(item.proof, record))
     except BadRecord as error:
         fault = error
     moved.refuse(shortened(printable(f"number {item.number}: {fault}"), 300))

@@ -17,7 +17,7 @@ from mldyno import submission
 from mldyno.errors import MldynoError
 from mldyno.records import Record
 from mldyno.store import Query, Store, transfer
-from mldyno.store.codec import BadRecord, came_from, decode, decode_stored
+from mldyno.store.codec import BadRecord, decode, decode_stored, with_origin
 from mldyno.team import Item
 from mldyno.team.table import File, Table
 
@@ -76,7 +76,7 @@ def _decoded(items: Sequence[Item], reasons: dict[str, str]) -> list[Record]:
 
 
 def _of(item: Item, record: Record) -> Record:
-    return came_from(record, LABEL, transfer.signed_by(item.proof, record))
+    return with_origin(record, LABEL, transfer.signed_by(item.proof, record))
 
 
 def gather(table: Table, store: Store) -> None:

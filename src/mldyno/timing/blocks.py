@@ -21,6 +21,7 @@ LONGER_PROBES = 3  # and of each longer kind
 LONGEST_PROBE = 20_000_000  # ns: some devices start only after many operations were issued
 LONGEST_BLOCK = 500_000_000  # ns, to hide a latency
 WAITED_FACTOR = 3.0  # times what a wait for nothing takes: then something was waited for
+EVENTS_TOLERANCE = 0.1  # by which the device's events and the host's clock may disagree on the time of a block
 DRAIN_STEPS = 16  # of short steps, that are issued at once to see whether the host waits for the device
 MIN_PHASE_ROUNDS = 3  # where they fit into twice the time
 MIN_BLOCK = 950_000  # ns: under 1 ms, and long enough to hide that clock and loop are cold after a step
@@ -188,7 +189,7 @@ def rounds(
 
 
 class InPhases(Protocol):
-    """What can be done phase by phase, as a `Program`."""
+    """Anything that has phases, such as a `Program`."""
 
     def drop_loaded(self) -> None: ...
 

@@ -142,6 +142,7 @@ class LoopTimes:
         self._began += self.clock() - max(began, self._began)  # this was no part of a step
 
     def _make_blocks(self, asked: list[int], got: list[int]) -> None:
+        """Make blocks from the times at which batches were asked for, and at which they came."""
         blocks, now = self.blocks, len(self.blocks.times) + len(got)
         if self.wait is None and self._left == blocks.size == 1 and now < self._look:  # the usual case, made quick
             blocks.times += map(max, map(sub, got, [self._began, *got]), repeat(1))
@@ -209,6 +210,7 @@ class LoopTimes:
     # -- blocks ------------------------------------------------------------------------------------
 
     def _look_again(self) -> None:
+        """Choose the block's size anew, now and then: after the first step, after some blocks, after too many."""
         blocks = self.blocks
         if self.first is None:
             self.first, self._look = blocks.times.pop(), PROBES

@@ -31,7 +31,7 @@ Half = Generator[Any, None, tuple[float, Any]]  # batches; at its end the time o
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a loader does before it is asked: how many batches it may have ready, and in how many workers."""
+    """How far a loader works ahead: the batches that it may have ready, and its number of workers."""
 
     batches: int = 0
     workers: int = 0

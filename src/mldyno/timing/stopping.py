@@ -154,7 +154,7 @@ def warm_from(values: Sequence[float]) -> tuple[int, str]:
 
 @dataclass
 class WarmUp:
-    """What was timed before the steady state: times in ns, one value per block, each per step."""
+    """The times before the steady state, in ns: one value per block, each per step."""
 
     first_step: int
     values: list[float] = field(default_factory=list)

@@ -22,10 +22,9 @@ from mldyno.axes import TRACKED, unstated
 from mldyno.errors import MldynoError, StoreLocked
 from mldyno.records import Fact, Machine, Record, Run, Series
 from mldyno.runner.events import Interrupts
-from mldyno.runner.recording import Observed, new_run_id, processes_before, record_of
+from mldyno.runner.recording import Observed, new_run_id, processes_before, record_of, rescue
 from mldyno.stats.intervals import rounded
 from mldyno.store import Store
-from mldyno.store.transfer import rescue
 from mldyno.timing.loops import LoopBlocks
 from mldyno.timing.stopping import Stopping, warm_from
 from mldyno.tracking import process
@@ -80,7 +79,7 @@ def finish(loop: Loop, interrupts: Interrupts) -> Record | None:
 
 @dataclass(frozen=True)
 class EndedLoop:
-    """What was observed of a loop, the machine with its devices, and the time in s that was timed in all."""
+    """The observations of a loop, its machine with devices, and the total time measured, in s."""
 
     observed: Observed
     machine: Machine

@@ -1,4 +1,4 @@
-"""What is known about the process that a loop runs in: loaded frameworks, device, ranks, name, items of a batch.
+"""Facts of the process that a loop runs in: loaded frameworks, device, ranks, name, items of a batch.
 
 Rule: import nothing and initialise nothing. A framework or device that the process has not used yet does not count.
 """
@@ -66,10 +66,12 @@ def _of_torch(torch: Any) -> Place | None:
 
 
 def _of_mlx(mx: Any) -> Place:
-    """Return the device of MLX, whose CPU works asynchronously, too."""
-    if mx.default_device().type != mx.DeviceType.gpu:
-        return Place("cpu", mx.synchronize)
-    return Place("mps" if mx.metal.is_available() else "cuda:0", mx.synchronize)
+    """Return the device of MLX; a loop may use both devices, and the CPU works asynchronously, too."""
+    from mldyno.frameworks.mlx import gpu_name, has_gpu
+
+    devices = [mx.cpu, mx.gpu] if has_gpu(mx) else [mx.cpu]
+    name = gpu_name(mx) if mx.default_device().type == mx.DeviceType.gpu else "cpu"
+    return Place(name, lambda: [mx.synchronize(mx.default_stream(device)) for device in devices])
 
 
 def _of_jax(jax: Any) -> Place | None:

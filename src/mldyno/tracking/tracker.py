@@ -1,4 +1,4 @@
-"""What a user holds while a loop is tracked: the loader as it was, its steps timed.
+"""The tracker that a user holds: the loader as it was, with its steps timed.
 
 The loop as a whole is one record, however many epochs it has, and however often its loader is tracked. It is finished
 by `finish`, at the end of a `with`, when the loader or the tracker is garbage-collected, or when the program ends.

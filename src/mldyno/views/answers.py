@@ -17,7 +17,7 @@ from mldyno.store.figures import marks
 from mldyno.units import count, digits, interval_parts, show_interval, show_percent, show_seconds
 from mldyno.views import claims
 from mldyno.views.claims import CANT_TELL, NO_CLEAR_DIFFERENCE, WORK, Sentence, Wording, in_words, named, times
-from mldyno.views.outcomes import energy_source, shown
+from mldyno.views.outcomes import energy_source, show_estimate
 from mldyno.views.tables import aligned
 from mldyno.views.titles import case_on_device, case_without, workload_title
 
@@ -175,7 +175,7 @@ def crossover_sentence(crossover: Crossover) -> Sentence:
     parts = [_crossover_claim(crossover), *_gaps(crossover)]
     if _of_precisions(crossover) and crossover.value == "step":
         tried = [each for each in crossover.tried if each.case.precision == crossover.other and each.status == "ok"]
-        parts += [_off(tried, f"{crossover.other}'s")] if tried else []
+        parts += [_error_in_words(tried, f"{crossover.other}'s")] if tried else []
     clear = all(each.settled for each in crossover.comparisons)
     return Sentence(f"{case}: {'; '.join(parts)}", *_crossover_notes(crossover), clear=clear)
 
@@ -257,7 +257,7 @@ def crossover_table(crossover: Crossover) -> str:
     rows: dict[int, list[str]] = {}
     for outcome in crossover.tried:
         figure = outcome.figure(crossover.value)
-        text = outcome.status if figure is None else shown(figure)
+        text = outcome.status if figure is None else show_estimate(figure)
         rows.setdefault(int(column(outcome, crossover.over)), []).append(text)
     wording = claims.ENERGY_IN_A_CELL if crossover.value == "energy" else claims.IN_A_CELL
     verdicts = {crossover.size(comparison): wording.of(comparison) for comparison in crossover.comparisons}
@@ -276,7 +276,7 @@ def _precision_sentence(gain: PrecisionGain) -> Sentence:
     if comparison is None:
         return Sentence(f"{case}: {precision} {BECAME.get(outcome.status, f'is {outcome.status}')}: {outcome.reason}")
     layout = "its convolutions ran contiguous, --layout channels-last may be faster" if gain.held_back_by_layout else ""
-    text = f"{case}: {PRECISION.of(comparison, precision=precision, where='')}; {_off([outcome])}"
+    text = f"{case}: {PRECISION.of(comparison, precision=precision, where='')}; {_error_in_words([outcome])}"
     clear = comparison.conclusive
     return Sentence(text, comparison.how, comparison.advice, layout, clear=clear)
 
@@ -288,7 +288,7 @@ def _precision_verdict(mean: Mean, called: Called) -> Sentence:
     return _on_mean(PRECISION, mean, precision=str(case.precision), where=where)
 
 
-def _off(outcomes: Sequence[Outcome], whose: str = "its") -> str:
+def _error_in_words(outcomes: Sequence[Outcome], whose: str = "its") -> str:
     """Say how far off a precision is, from the least to the most: its loss in training, its results in inference."""
     what, are = ("loss", "is") if outcomes[0].case.mode == "train" else ("results", "are")
     errors = [error for outcome in outcomes if (error := outcome.error) is not None]

@@ -11,7 +11,7 @@ from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.analysis.sweeps import Crossover, Exponent, Scaling
 from mldyno.units import Interval
-from mldyno.views.claims import arms, doubts, named
+from mldyno.views.claims import arms, marked_figures, named
 from mldyno.views.tables import machine_json
 from mldyno.views.titles import case_without
 
@@ -39,7 +39,7 @@ def comparison_json(comparison: Comparison) -> Json:
                                "created": outcome.records[0].created}.items()},
         "value": comparison.value, **_interval(comparison.speedup, "ratio"), "verdict": comparison.verdict,
         "how": comparison.how, "advice": comparison.advice,
-        "doubts": [f"{code}: {side.machine}, {side.case.id}: {reason}" for code, side, reason in doubts(comparison)],
+        "doubts": [f"{code}: {side.machine}, {side.case.id}: {why}" for code, side, why in marked_figures(comparison)],
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mldyno.analysis import comparisons as comparing
 from mldyno.analysis.answers import Ranking, rankings
-from mldyno.analysis.comparisons import DELTA, ONE_SIDED, PAIRED, SEPARATE, Claim, Comparison, Mean, differing
+from mldyno.analysis.comparisons import DELTA, ONE_SIDED, PAIRED, SEPARATE, Claim, Comparison, Mean, differing_axes
 from mldyno.analysis.outcomes import Outcome, column
 from mldyno.axes import AXIS
 from mldyno.records import Record
@@ -43,7 +43,7 @@ class Sentence(str):
 
     @property
     def only_separate(self) -> bool:
-        """Whether it rests on separate runs alone."""
+        """True if it rests on separate runs alone."""
         return any(SEPARATE in note for note in self.notes) and not any(PAIRED in note for note in self.notes)
 
     def capitalised(self) -> Sentence:
@@ -52,7 +52,7 @@ class Sentence(str):
 
 @dataclass(frozen=True)
 class Wording:
-    """How a claim is put into words, by verdict.
+    """Templates that put a claim into words, one for each verdict.
 
     Templates may contain {times}, the factor over 1; {ratio} and {inverse}, as they are; {span}, the interval in words;
     {way}, faster or slower; {within}, what counts as equivalent; and whatever else `of` is given.
@@ -122,7 +122,7 @@ def span(ratio: Interval) -> str:
 def arms(comparison: Comparison) -> tuple[str, str]:
     """Return the values in which the sides differ, the other side first: ('roundtrip', 'device'); else their runs."""
     base, other = comparison.base, comparison.other
-    different = differing(base, other)
+    different = differing_axes(base, other)
     if not different:
         return run_name(other.records[0]), run_name(base.records[0])
 
@@ -160,12 +160,14 @@ def in_words(claim: Claim, other: str, base: str) -> str:
 def sentence(comparison: Comparison) -> Sentence:
     """Put a comparison into words; `footers` explains once that published figures have no interval."""
     base, other = comparison.base, comparison.other
-    case = case_on_device(other.case, *differing(base, other))
+    case = case_on_device(other.case, *differing_axes(base, other))
     if base.machine == other.machine and other.published:
         case = f"{case}, {other.machine}"
     is_command = other.case.own_command and other.case.workload != base.case.workload  # its words are the case
-    codes = dict.fromkeys(code for code, _, _ in doubts(comparison))
-    changed = [] if differing(base, other) else [f"differing {name}" for name in comparing.differences(base, other)]
+    codes = dict.fromkeys(code for code, _, _ in marked_figures(comparison))
+    changed = (
+        [] if differing_axes(base, other) else [f"differing {name}" for name in comparing.differences(base, other)]
+    )
     advice = "" if _published(comparison) and comparison.low is None else comparison.advice
     text = in_words(comparison, *arms(comparison))
     notes = (comparison.how, *codes, *changed, advice)
@@ -175,7 +177,7 @@ def sentence(comparison: Comparison) -> Sentence:
 def mean_sentence(mean: Mean) -> Sentence:
     """Put the mean of two or more comparisons into words."""
     comparisons = mean.comparisons
-    doubtful = sum(bool(doubts(comparison)) for comparison in comparisons)
+    doubtful = sum(bool(marked_figures(comparison)) for comparison in comparisons)
     among = f", {doubtful} of them doubtful" if doubtful else ""
     why = "" if mean.low is not None or any(map(_published, comparisons)) else ", since not each case has one"
     if mean.low is not None and any(comparison.how == ONE_SIDED for comparison in comparisons):
@@ -244,7 +246,7 @@ def _published(comparison: Claim) -> bool:
     return isinstance(comparison, Comparison) and (comparison.base.published or comparison.other.published)
 
 
-def doubts(comparison: Comparison) -> list[tuple[str, Outcome, str]]:
+def marked_figures(comparison: Comparison) -> list[tuple[str, Outcome, str]]:
     """Return the marks of published figures on either side: suspect or superseded, the figure, and the reason."""
     published = [side for side in (comparison.base, comparison.other) if side.published]
     return [(code, side, reason) for side in published for code, reason in marks(side.records[0])]
@@ -260,7 +262,7 @@ def contradictions(comparisons: Sequence[Comparison]) -> list[str]:
 
 def footers(comparisons: Sequence[Comparison]) -> list[str]:
     """Explain once for all comparisons which figures are doubted or contradicted, and which have no interval."""
-    marked = [doubt for comparison in comparisons for doubt in doubts(comparison)]
+    marked = [doubt for comparison in comparisons for doubt in marked_figures(comparison)]
     lines = [f"{code}: {side.machine}, {case_on_device(side.case)}: {reason}" for code, side, reason in marked]
     if any(map(_published, comparisons)):
         lines.append("published figures have no interval, so a ratio with one may be off by an unknown amount")

@@ -104,12 +104,12 @@ def warning_meanings(outcomes: Sequence[Outcome]) -> list[str]:
     warnings = dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings)
     by_cure = grouped(warnings, lambda warning: (warning.code, warning.hint))
     return [
-        f"  {code}: {' / '.join(_without_likes([warning.message for warning in warnings]))}. Next: {hint}."
+        f"  {code}: {' / '.join(_without_repeats([warning.message for warning in warnings]))}. Next: {hint}."
         for (code, hint), warnings in by_cure.items()
     ]
 
 
-def _without_likes(messages: Sequence[str]) -> Iterator[str]:
+def _without_repeats(messages: Sequence[str]) -> Iterator[str]:
     """Yield the messages; of those that differ only in their numbers the first two, and how many more there are."""
     for alike in grouped(messages, lambda message: re.sub(r"[\d.,]+", "0", message)).values():
         *shown, last = alike[:2]
@@ -148,8 +148,8 @@ def price_summary(outcome: Outcome) -> str:
     price, steps, items = outcome.price, *map(outcome.figure, ("price_per_million_steps", "price_per_million_items"))
     if price is None or steps is None:
         return ""
-    parts = [f"{shown(steps)} per million steps"]
-    parts += [f"{shown(items)} per million {outcome.item}s"] if items is not None else []
+    parts = [f"{show_estimate(steps)} per million steps"]
+    parts += [f"{show_estimate(items)} per million {outcome.item}s"] if items is not None else []
     return f"{', '.join(parts)}, at {price}"
 
 
@@ -157,10 +157,10 @@ def energy_in_words(outcome: Outcome, energy: Estimate) -> tuple[str, str]:
     """Say the energy of a step, power, and items per joule; and how they were measured."""
     fact = outcome.with_energy[0].fact
     above, rate = outcome.figure("energy_above_idle"), outcome.figure("efficiency")
-    parts = [f"{shown(energy)} a step"]
+    parts = [f"{show_estimate(energy)} a step"]
     if above is not None:
         clear = above.value > 0 and (above.low is None or above.low > 0)
-        parts[0] += f", {shown(above)} of it above idle" if clear else ", not clearly above idle"
+        parts[0] += f", {show_estimate(above)} of it above idle" if clear else ", not clearly above idle"
     powers = {"at work": "power", "at most": "peak_power", "at rest": "idle_power"}
     watts = [f"{show(power.value, 'W')} {when}" for when, name in powers.items()
              if (power := outcome.figure(name)) is not None]  # fmt: skip
@@ -183,7 +183,7 @@ def energy_source(outcome: Outcome) -> str:
     return f"{fact('energy_scope')}, by {fact('energy_by')} ({fact('energy_method')})"
 
 
-def shown(estimate: Estimate) -> str:
+def show_estimate(estimate: Estimate) -> str:
     """Show a figure and its relative error: 2.31 ms ±1.2 %."""
     return show(estimate.value, estimate.unit, estimate.half_width) + show_error(estimate.value, estimate.half_width)
 
@@ -225,7 +225,7 @@ def phases(outcome: Outcome) -> Iterator[str]:
             items, batch = fact(f"{name}_items"), fact("batch_in_all") or outcome.case.batch
             if name == "data" and items and batch:  # two or more batches were fetched in a row
                 time, each = time.scaled(batch / items, "s"), f" a batch{each}"
-            yield f"{name} {shown(time)}{each}"
+            yield f"{name} {show_estimate(time)}{each}"
     if (loop := loop_parts(outcome.good[0])) is not None:
         yield from loop_lines(loop)
     if (parts := split(outcome)) is not None:

@@ -33,6 +33,13 @@ FAKE_FRAMEWORK = "This was the fake framework: nothing was computed, and no time
 Rows = Iterator[tuple[str, str]]
 MEASURES_TITLE = "how often mldyno is wrong here, at 95 % confidence"
 MEASURE_FIELDS = ("id", "name", "value", "bound", "target", "ok", "n", "unit", "peers", "note", "framework")  # in JSON
+OWN_MODEL = (
+    ("inference_without", "inference is measured without {}, which only the loss needs"),
+    ("loss_in_inference", "inference computes the loss too"),
+    ("same_batch", "every step has the same batch, since {} can't be rolled"),
+    ("draws_random", "it draws random numbers, so its results were not compared"),
+    ("restored_settings", "settings that it changed were restored: {}"),
+)  # facts of the user's own models
 _COMPILED = (("graphs", "graph"), ("graph_breaks", "break"))
 
 
@@ -95,7 +102,7 @@ def record_text(record: Record) -> str:
         ("when", f"{record.created}, run {run.id}, repeat {run.repeat}, {came}"),
         *_samples(record), *_first_step(record),
         *(("phase", text) for text in (phases(outcome) if measured else ())),
-        *_peaks(record), *_rates(record),
+        *_peaks(record), *_rates(record), *_own_model(record),
         *([("energy", energy)] if energy else []),
         *([("price", price)] if (price := price_summary(outcome) if measured else "") else []),
         *_software(record),
@@ -178,6 +185,12 @@ def _rates(record: Record) -> Rows:
     limit = bound(record)
     if limit is not None:
         yield "bound", f"{BOUNDS[limit.kind]}: {limit.why}"
+
+
+def _own_model(record: Record) -> Rows:
+    said = [words.format(value) for name, words in OWN_MODEL if (value := record.fact(name))]
+    if said:
+        yield "model", "; ".join(said)
 
 
 def _of_peak(share: float | None) -> str:
@@ -274,6 +287,8 @@ def replay_lines(tested: SelftestResult, differing: Sequence[Measure]) -> Iterat
     untried = [f"{each.framework} {each.id}" for each in tested.measures if each.ok is None and not each.n]
     if untried:
         yield f"not tried: {', '.join(untried)}"
+    if not tested.complete:
+        yield "it was interrupted: further measures were not tried"
     yield f"{len(differing)} of {len(tested.measures)} measures differ from what is expected of {kind}."
 
 

@@ -13,15 +13,14 @@ from mldyno.analysis.answers import (
     Answers,
     Verdicts,
     answers,
-    compared_along,
-    compared_in_energy,
+    comparisons_along,
+    energy_comparisons,
     rankings,
     typical,
     unreported,
 )
 from mldyno.analysis.breakdown import bound
-from mldyno.analysis.comparisons import along
-from mldyno.analysis.comparisons import doubts as unproven
+from mldyno.analysis.comparisons import along, not_comparable
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome, thinned
 from mldyno.analysis.scores import missing, reference, scores
@@ -32,10 +31,10 @@ from mldyno.units import count, show_interval
 from mldyno.views import claims
 from mldyno.views.answers import answer_lines, answer_section, verdict_lines
 from mldyno.views.claims import WORK, Sentence, sentence
-from mldyno.views.outcomes import energy_lines, phase_lines, shown, trust_line, trust_lines
+from mldyno.views.outcomes import energy_lines, phase_lines, show_estimate, trust_line, trust_lines
 from mldyno.views.records import BOUNDS, FAKE_FRAMEWORK
 from mldyno.views.tables import render
-from mldyno.views.titles import case_title, shared_title
+from mldyno.views.titles import case_name, case_title, shared_title
 from mldyno.views.window import fitted, plain, window_width
 
 
@@ -60,10 +59,21 @@ def run_screen(
         *phase_lines(outcomes),
         *trust_lines(outcomes),
         *energy_lines(outcomes, wanted=energy),
+        *unpaired_lines(outcomes),
         *(["", *lines] if lines else []),
         *answer_section(reported),
         *(["", "against published machines:", render(placed, "terminal")] if placed is not None else []),
     ]
+
+
+def unpaired_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say which cases could not be compared head-to-head, and why, each once."""
+    failed = [record for outcome in outcomes for record in outcome.pairings if record.status != "ok"]
+    lines = []
+    for (_, status, reason), group in grouped(failed, lambda each: (each.run.group, each.status, each.reason)).items():
+        names = ", ".join(dict.fromkeys(case_name(record.case) for record in group))
+        lines.append(f"not compared head-to-head: {names}: {status}: {reason}")
+    return list(dict.fromkeys(lines))
 
 
 def comparison_lines(
@@ -71,7 +81,7 @@ def comparison_lines(
 ) -> list[str]:
     """Return the comparisons along an axis, or along all ways, that no answer reports."""
     good = [outcome for outcome in outcomes if outcome.status == "ok"]
-    every = [each for way in ([by] if by else WAYS) for each in compared_along(outcomes, way)]
+    every = [each for way in ([by] if by else WAYS) for each in comparisons_along(outcomes, way)]
     sizes = rankings(every, by) if by in SIZES else []
     lines: list[str] = []
     for comparison in unreported(outcomes, reported, by):
@@ -79,11 +89,11 @@ def comparison_lines(
         lines.append(claims.change_sentence(comparison) if of_versions else sentence(comparison))
     return [
         *lines,
-        *map(sentence, compared_in_energy(outcomes, by)),
+        *map(sentence, energy_comparisons(outcomes, by)),
         *claims.contradictions([*every, *(each for ranking in sizes for each in ranking.rest)]),
         *claims.best_sizes(sizes, by or ""),
-        *claims.fastest_frameworks(compared_along(outcomes, "framework")),
-        *unproven(along(good, "framework")),
+        *claims.fastest_frameworks(comparisons_along(outcomes, "framework")),
+        *not_comparable(along(good, "framework")),
         *([claims.nothing_along(by)] if by and not every else []),
     ]
 
@@ -150,7 +160,7 @@ def score_lines(outcomes: Sequence[Outcome]) -> list[str]:
 def _bars(division: Division, most: int) -> list[str]:
     """Draw this machine's fastest device and some others in the same work, the fastest first."""
     step = division.best.step
-    rows = [(1.0, "this machine", division.best, f"{shown(step)} a step" if step else "")]
+    rows = [(1.0, "this machine", division.best, f"{show_estimate(step)} a step" if step else "")]
     for comparison in thinned(division.rivals, most):
         speed, theirs = comparison.speedup.inverse, comparison.base
         rows.append((speed.value, theirs.machine, theirs, show_interval(speed, "x")))

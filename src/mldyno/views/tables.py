@@ -91,7 +91,7 @@ def cell_text(cell: Cell | None, metric: Metric, scale: Scale | None = None) -> 
     return metric.show(cell.figure, cell.figure.unit, scale)
 
 
-def _worded(name: str, part: Any) -> str:
+def _typed(name: str, part: Any) -> str:
     """Return a value of an axis as it is typed: yes, no, fp32."""
     if isinstance(part, bool):
         return "yes" if part else "no"
@@ -102,7 +102,7 @@ def _heads(table: Table) -> list[str]:
     def label(name: str, part: Any) -> str:
         if part is None:
             return "unstated"
-        return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _worded(name, part)
+        return AXIS[name].short(part) if name in AXIS and AXIS[name].number else _typed(name, part)
 
     if not table.cols:
         return [title_of(table)]
@@ -110,7 +110,7 @@ def _heads(table: Table) -> list[str]:
 
 
 def _row_labels(table: Table, row: Key) -> list[str]:
-    return ["" if part is None else _worded(name, part) for name, part in zip(table.rows, row, strict=True)]
+    return ["" if part is None else _typed(name, part) for name, part in zip(table.rows, row, strict=True)]
 
 
 def grid(
@@ -241,7 +241,7 @@ def _terminal(table: Table) -> str:
 
 
 def _in_parts(table: Table, title: str, width: int) -> str:
-    """Repeat the rows, each time with some of the columns below their broken heads; nothing if that can't be."""
+    """Split a wide table into parts with some of its columns each; return nothing if a column does not fit."""
     left = len(table.rows)
     header, body, _ = grid(table)
     cells = [max(len(line[place]) for line in body) for place in range(len(header))]

@@ -13,7 +13,7 @@ from mldyno import plugins, sources
 from mldyno.frameworks import Framework, Program, Unsupported, matmul_precision
 from mldyno.records import Case, Checks
 from mldyno.stats.intervals import median
-from mldyno.timing.blocks import DRAIN_STEPS, Blocks
+from mldyno.timing.blocks import DRAIN_STEPS, EVENTS_TOLERANCE, Blocks
 from mldyno.timing.clock import Clock
 from mldyno.worker import peaks
 from mldyno.workloads.user_models.code import tree_fault
@@ -23,7 +23,6 @@ from mldyno.workloads.user_models.version_trees import WrongTree
 MOST_CHECK_STEPS = 12  # extra training steps on the fixed batch, until its loss has fallen
 DRAINS = 3
 LONGEST_DRAIN_NS = 400_000_000  # of the steps of a drain
-EVENTS_TOLERANCE = 0.1  # relative, of device time by events over host time
 
 
 class Wrong(Exception):
@@ -36,6 +35,8 @@ def failure(framework: str | None, error: BaseException) -> tuple[str, str]:
         return "wrong", str(error)
     if isinstance(error, Unsupported | NotUnderstood):
         return "unsupported", str(error)
+    if framework is None and isinstance(error, ModuleNotFoundError):  # of a source, before there is a case
+        framework = error.name
     if framework in plugins.names("frameworks"):
         return plugins.framework(framework or "").explain(error)
     return "failed", f"{type(error).__name__}: {error}"
@@ -59,10 +60,10 @@ def check_precision(case: Case, program: Program) -> str | None:
 def check_tree(case: Case) -> None:
     """Raise Wrong if the user's code came from another version's tree than its own."""
     source = sources.known(case.workload)
-    refuse(None if source is None else tree_fault(source))
+    raise_flaw(None if source is None else tree_fault(source))
 
 
-def refuse(flaw: str | None) -> None:
+def raise_flaw(flaw: str | None) -> None:
     """Raise Wrong where a flaw is named: of the precision, or of what ranks must have in common."""
     if flaw:
         raise Wrong(flaw)

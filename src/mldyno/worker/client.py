@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import os
 import platform
 import queue
@@ -22,16 +21,17 @@ from mldyno.messages import A, Answer, Command, Failed, Malformed, Progress, Tas
 from mldyno.printable import LONGEST_NAME, printable, shortened
 from mldyno.records import Case
 from mldyno.rendezvous import JOB, RANKED, failure_in, from_environment
+from mldyno.system_queries import shared_library
 from mldyno.units import parse_bytes, show_bytes, show_seconds
 from mldyno.worker import start as worker_start
-from mldyno.worker.process_tree import ProcessTree, explained, new_mark, reserve, taken_by_others
+from mldyno.worker.process_tree import ProcessTree, new_mark, out_of_memory_reason, reserve, taken_by_others
 
 SCRIPT = worker_start.__file__
 WATCH_EVERY_S = 0.2
 LONGEST_ANSWER_LINE = 64 << 20  # B
 LONGEST_STDERR_TAIL = 64 << 10  # B of a worker's standard error that are searched for a reason
 LAST_WORDS = 40  # lines of it that are kept for who mends a fault from afar
-RANK_ENDS_S = 15.0  # within which a launcher ends all ranks, and reports which of them failed
+RANK_ENDS_S = 15.0  # within which a launcher ends all ranks, and reports the one that failed
 IDLE_LOOK_S, IDLE_CPU_S = 0.03, 0.01  # a process that used less than a tick of CPU time between two looks sleeps
 LONGEST_SPIN_S = 1.0  # to wait for idle threads: those of OpenBLAS spin for 0.1 s
 LONGEST_DEATH_S = 20.0  # to wait for a process that was killed
@@ -110,7 +110,7 @@ class WorkerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and not killed since."""
+        """True if it was started, and not killed since."""
         return self._process is not None
 
     def start(self) -> None:
@@ -263,7 +263,7 @@ class WorkerProcess:
         grown = None if self._left_before is None else self._left_before - left - self._held
         if not taken_by_others(self._held, grown):
             return None
-        return Ended("failed", explained(self._held, left), held=self._held)
+        return Ended("failed", out_of_memory_reason(self._held, left), held=self._held)
 
     def _refused_memory(self, status: str) -> Ended | None:
         """Return the end of a worker that was refused memory which other programs hold; None where they do not."""
@@ -275,7 +275,7 @@ class WorkerProcess:
         left = machine.available_memory()
         if left is None or not taken_by_others(held):
             return Ended("oom", f"{what}killed by the system for want of memory")
-        why = explained(held, left)
+        why = out_of_memory_reason(held, left)
         return Ended("failed", f"{what}killed by the system for want of memory: {why}", held=held)
 
     def _watch_launcher(self) -> None:
@@ -418,7 +418,7 @@ def settings_for(allocator: str | None) -> dict[str, str]:
             raise Unsupported("allocator steady is glibc's, and this Python uses another C library")
         return dict(KEEP_FREED_MEMORY)
     name, package = ALLOCATOR_LIBRARIES[allocator]
-    library = ctypes.util.find_library(name)
+    library = shared_library(name)
     if library is None:
         raise Unsupported(f"{allocator} is not installed; on Debian and Ubuntu: apt install {package}")
     return {"LD_PRELOAD": library}

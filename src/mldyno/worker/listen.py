@@ -20,7 +20,7 @@ from mldyno import messages, plugins, rendezvous, sources
 from mldyno.datasets import prepare
 from mldyno.messages import Answer, Command, OpenCase, TrainEndToEnd
 from mldyno.worker import examine, session
-from mldyno.worker.checks import check_tree, failure, refuse
+from mldyno.worker.checks import check_tree, failure, raise_flaw
 from mldyno.worker.ranks import obey
 from mldyno.worker.session import CaseSession, open_case
 from mldyno.worker.start import adopt_orphans, die_with_parent
@@ -175,7 +175,7 @@ def train(training: TrainEndToEnd) -> int:
         for _ in range(training.epochs):
             program.run_phase("epoch")
         last = program.losses()
-        refuse(program.rank_flaw(False))
+        raise_flaw(program.rank_flaw(False))
         if not first or not last or not all(0 <= last[name] < value for name, value in first.items()):
             sys.stderr.write(f"nothing was learned: {first} at the start, {last} at the end\n")
             return 1

@@ -28,12 +28,12 @@ SECOND_LOOK_S, LONG_LOOKS = 2.0, 3  # before a case is called impossible: other 
 PEAK_TOLERANCE = 1.05  # times the peak, that a rate may reach: both are measured
 
 
-def matmul_rate(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
+def matmul_rate(framework: Framework, case: Case, clock: Clock, seconds: float, layouts: tuple[str, ...] = ()) -> float:
     """Return the best matmul rate within that many s, in FLOP/s; 0 where there is none.
 
-    Matrices grow until one matmul is long enough. Every layout is tried until the fastest is clear.
+    Matrices grow until one matmul is long enough. Every layout, or each of these, is tried until the fastest is clear.
     """
-    best, layouts, size, last = 0.0, framework.layouts, SMALLEST_MATMUL, None
+    best, layouts, size, last = 0.0, layouts or framework.layouts, SMALLEST_MATMUL, None
     while size <= (LARGEST_MATMUL_ON_CPU if case.device == "cpu" else LARGEST_MATMUL):
         trials = {}
         try:
@@ -84,13 +84,13 @@ class Trial:
         return best
 
 
-def peak_rate(framework: Framework, case: Case, clock: Clock, seconds: float) -> float:
+def peak_rate(framework: Framework, case: Case, clock: Clock, seconds: float, layouts: tuple[str, ...] = ()) -> float:
     """Return the peak of the case's device: on a CPU at least the rate of one thread, times the threads.
 
     Threads that wait for cores on a busy machine reach less together than one of them alone. On a Mac nothing is
     multiplied: Accelerate ignores the framework's number of threads.
     """
-    peak, threads = matmul_rate(framework, case, clock, seconds), framework.threads() or 1
+    peak, threads = matmul_rate(framework, case, clock, seconds, layouts), framework.threads() or 1
     if case.device != "cpu" or threads == 1 or sys.platform == "darwin":
         return peak
     try:
@@ -98,7 +98,7 @@ def peak_rate(framework: Framework, case: Case, clock: Clock, seconds: float) ->
     except Unsupported:  # some take their threads only when they start
         return peak
     try:
-        return max(peak, threads * matmul_rate(framework, case, clock, seconds))
+        return max(peak, threads * matmul_rate(framework, case, clock, seconds, layouts))
     finally:
         framework.limit_threads(threads)
 

@@ -152,8 +152,8 @@ def taken_by_others(held: int, grown: int | None = None) -> bool:
     return held < FILLING_SHARE * total() or (grown is not None and held < grown)
 
 
-def explained(held: int, left: int) -> str:
-    """Return what happened to a case that held `held` B when `left` B were left."""
+def out_of_memory_reason(held: int, left: int) -> str:
+    """Return why a case that held `held` B was ended when `left` B were left."""
     taken = show_bytes(max(0, total() - left - held))
     return f"the machine ran out of memory, but this case held only {show_bytes(held)}; other programs hold {taken}"
 

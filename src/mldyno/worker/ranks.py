@@ -45,15 +45,11 @@ def own_share(case: Case, local_rank: int) -> Case:
     return replace(case, batch=batch, device=device)
 
 
-def gather_team(
-    framework: Framework, case: Case, build: Any, opened: Opened | None, data: DataSource | None
-) -> Team | None:
-    """Send the case to all ranks, and return them; None where this process runs the case by itself.
+def gather_team(framework: Framework, case: Case, build: Any, opened: Opened | None, data: DataSource | None) -> Team:
+    """Send the case to all ranks, and return them.
 
     A case that ranks can't run is refused before the other ranks are asked.
     """
-    if not case.in_ranks or not framework.parallel:  # the framework refuses it, or starts ranks itself
-        return None
     framework.check(own_share(case, 0), build, opened)
     team = framework.team()
     team.share(messages.encode(OpenCase(0, case, 0.0, data, source=sources.known(case.workload)), 0).decode())

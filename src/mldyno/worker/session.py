@@ -67,7 +67,9 @@ def open_case(
     framework.start()
     imported = take_time()
     opened = open_set(**vars(data)) if data else None
-    gathered = ranks.gather_team(framework, case, build, opened, data) if team is None else None
+    # A framework that is not parallel refuses ranks, or starts them itself.
+    leads = team is None and case.in_ranks and framework.parallel
+    gathered = ranks.gather_team(framework, case, build, opened, data) if leads else None
     team = team or gathered
     own = case if team is None else ranks.own_share(case, team.local_rank)
     program = framework.open(own, build, opened)
@@ -145,7 +147,7 @@ class CaseSession:
             "load_time": worked if self.case.device != "cpu" else None,
         }  # fmt: skip
         checks.check_tree(self.case)
-        checks.refuse(self.program.precision_flaw())
+        checks.raise_flaw(self.program.precision_flaw())
         self.facts["effective_precision"] = checks.check_precision(self.case, self.program)
         self.facts |= {"phases": ", ".join(self.program.phases)} if self.program.phases else {}
         self.facts |= {"beside": ", ".join(self.program.ablations)} if self.program.ablations else {}
@@ -273,7 +275,7 @@ class CaseSession:
         rank_peaks = self.rank_peaks or self.program.rank_peaks()
         if rank_peaks:
             series.append(Series("rank_peak_memory", "B", tuple(rank_peaks), stage="process"))
-        checks.refuse(self.program.rank_flaw(True))
+        checks.raise_flaw(self.program.rank_flaw(True))
         results = checks.check_results(self.case, self.program, self.first_losses, self.facts, unchecked)
         self.facts["flops_per_step"] = self.facts["flops_per_step"] or self.program.flops()
         checks.check_plausible(self.framework, self.case, self.clock, self.values, self.facts)

@@ -97,9 +97,9 @@ def launch_words(ranks: int, nodes: int) -> list[str]:
 
 if __name__ == "__mp_main__":  # a process of a loader, where these are not forked: it needs this very mldyno too
     _own_package()
-    from mldyno.workloads.user_models.version_trees import use_as_parent
+    from mldyno.workloads.user_models.version_trees import use_trees_of_parent
 
-    use_as_parent()
+    use_trees_of_parent()
 if __name__ == "__main__":
     _own_package()
     from mldyno.rendezvous import RANKED

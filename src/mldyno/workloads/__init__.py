@@ -50,7 +50,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a framework needs to make steps of a workload.
+    """All that a framework needs to make steps of a workload.
 
     A step is a forward pass; in training also the loss, the backward pass and the optimiser's step.
     Where it is more than that it is made of `phases`; network, loss and optimiser then serve the checks.
@@ -128,7 +128,7 @@ def first_values(name: str, shape: tuple[int, ...]) -> Values:
 
 @dataclass(frozen=True)
 class Optimiser:
-    """How a training step changes the parameters; the other constants are PyTorch's."""
+    """The optimiser of a workload; its other constants are PyTorch's."""
 
     kind: Literal["sgd", "adam", "adamw"]
     rate: float
@@ -219,7 +219,7 @@ class EndToEnd:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is computed, frozen: name and version, sizes, and one build function per framework."""
+    """The frozen definition of a computation: name and version, sizes, and one build function per framework."""
 
     name: str
     title: str  # what people call it

@@ -25,7 +25,7 @@ OPTIMISER = Optimiser("adam", 1e-4)
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes in which one BERT differs from another."""
+    """The sizes of a BERT."""
 
     layers: int
     width: int
@@ -78,7 +78,7 @@ def network(nn: Any, shape: Shape) -> Any:
     nn.initialise("zeros_", "bias", dimensions=1)
 
     def forward(ids: Any) -> Any:
-        places = nn.places(ids)
+        places = nn.positions(ids)
         x = words(ids) + types.first(ids)
         x = dropout(norm(x + positions.rows(places)))
         for block in blocks:

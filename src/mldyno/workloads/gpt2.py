@@ -23,7 +23,7 @@ DROPOUT, EPSILON, INITIAL_STD = 0.1, 1e-5, 0.02  # INITIAL_STD: standard deviati
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes in which one GPT-2 differs from another."""
+    """The sizes of a GPT-2."""
 
     layers: int
     width: int
@@ -48,7 +48,7 @@ def network(nn: Any, shape: Shape) -> Any:
 
         Caches take a whole prompt while they are empty, and single tokens from then on.
         """
-        places = nn.places(ids, 0 if caches is None else caches[0].length)
+        places = nn.positions(ids, 0 if caches is None else caches[0].length)
         x = dropout(words(ids) + positions.rows(places))
         for number, block in enumerate(blocks):
             x = block(x, None if caches is None else caches[number])

@@ -34,7 +34,7 @@ BOTTLENECK = (Convolution(1), Convolution(3, strided=True), Convolution(1, expan
 
 @dataclass(frozen=True)
 class Shape:
-    """What one ResNet differs in from another."""
+    """The parameters of a ResNet."""
 
     block: tuple[Convolution, ...]
     counts: tuple[int, int, int, int]  # blocks of layer1 to layer4

@@ -158,7 +158,7 @@ class TorchLayers:
         self.root.register_buffer(name, torch.stack((angles.sin(), angles.cos()), 2).flatten(1), persistent=False)
         return lambda ids: getattr(self.root, name)[: ids.shape[1]]
 
-    def places(self, ids: Any, start: int | None = None) -> Any:
+    def positions(self, ids: Any, start: int | None = None) -> Any:
         limits = (ids.shape[1],) if start is None else (start, start + ids.shape[1])
         return self.torch.arange(*limits, device=ids.device)
 

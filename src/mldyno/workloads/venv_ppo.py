@@ -393,10 +393,10 @@ def torch(torch: ModuleType, case: Case) -> Recipe:
         rows = training.each(lambda part: part[which])
         return situation(torch, rows), rows.following
 
-    def environment(network: Any, inputs: Any, carried: Any) -> Any:
+    def environment(network: Any, inputs: Any, previous: Any) -> Any:
         return [learner_of(network).learn_environment() for _ in range(ENVIRONMENT_EPOCHS)][-1]
 
-    def policy(network: Any, inputs: Any, carried: Any) -> Any:
+    def policy(network: Any, inputs: Any, previous: Any) -> Any:
         return [learner_of(network).learn_policy() for _ in range(POLICY_EPOCHS)][-1]
 
     return Recipe(

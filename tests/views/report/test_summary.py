@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.views.report.made_records import BENCH, of_every_section, record
 from tests.views.report.test_page_sections import subject
 
@@ -70,6 +71,22 @@ def test_an_imported_machine_is_one_of_the_others() -> None:
         ("bench, cpu", True), ("elsewhere (imported), cpu", False)
     ]  # fmt: skip
     assert league.title == "Faster than the one other in the same work"
+
+
+@pytest.mark.parametrize(("step", "title"), [
+    (1.005e-3, "About as fast as the one other in the same work"),
+    (2e-3, "Faster than the one other in the same work"),
+    (0.5e-3, "Slower than the one other in the same work"),
+])  # fmt: skip
+def test_a_machine_within_the_interval_is_about_as_fast(step: float, title: str) -> None:
+    elsewhere = replace(BENCH, name="elsewhere")
+    there = [record(Case("lstm", batch=8), step, elsewhere, round_) for round_ in range(3)]
+    here = [record(Case("lstm", batch=8), 1e-3, BENCH, round_) for round_ in range(3)]
+    for each in there:
+        object.__setattr__(each, "imported_from", "theirs.html")
+    league = summary(subject([*here, *there])).league
+    assert league is not None
+    assert league.title == title
 
 
 def test_of_several_machines_this_one_is_spoken_of() -> None:

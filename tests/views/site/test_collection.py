@@ -11,7 +11,7 @@ from tests.views.site import made_machines
 
 from mldyno.records import Case, Machine, Record, seal
 from mldyno.store import Query, Store
-from mldyno.store.codec import came_from
+from mldyno.store.codec import with_origin
 from mldyno.store.figures import newest
 from mldyno.views.site.collection import Collection, collected, kind_of, shown_place, stems
 
@@ -73,7 +73,7 @@ def test_an_older_record_without_a_key_is_of_the_machine_that_has_the_name(store
 
 
 def test_that_it_was_imported_is_said_only_where_it_tells_machines_apart() -> None:
-    imported = came_from(a_record("M2", "a" * 32), "theirs.jsonl")
+    imported = with_origin(a_record("M2", "a" * 32), "theirs.jsonl")
     assert [entry.name for entry in of(imported).entries] == ["M2"]
     names = {entry.name for entry in of(imported, a_record("M2", "b" * 32)).entries}
     assert names == {"M2", "M2 (imported)"}

@@ -54,6 +54,14 @@ class Config:
     heads: int = 2
     layers: int = 1
 """
+SAMPLER = """
+class Sampler(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+    def forward(self, x):
+        y = self.layer(x)
+"""
 GPT = (
     DECODER
     + """
@@ -245,24 +253,12 @@ class Two(nn.Module):
         return y, (y ** 2).mean(), y.abs().mean()
 def build():
     return Two(), torch.randn(4, 8)""",
-        "sampler": """
-class Sampler(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(8, 8)
-    def forward(self, x):
-        y = self.layer(x)
+        "sampler": SAMPLER + """\
         torch.rand(1 if y.dtype == torch.float32 else 2)  # as where another kernel draws other numbers
         return 1 + y + 4 * torch.rand_like(y)
 def build(batch_size=4):
     return Sampler(), torch.randn(batch_size, 8)""",
-        "wrong_sampler": """
-class Sampler(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(8, 8)
-    def forward(self, x):
-        y = self.layer(x)
+        "wrong_sampler": SAMPLER + """\
         return (100 if y.dtype == torch.bfloat16 else 1) * (1 + y + torch.rand_like(y))
 def build(batch_size=4):
     return Sampler(), torch.randn(batch_size, 8), torch.randn(batch_size, 8)""",

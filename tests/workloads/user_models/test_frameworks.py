@@ -15,7 +15,7 @@ from tests.workloads.user_models.own_models import MODELS
 from mldyno import api, sources
 from mldyno.runner.describing import describe
 from mldyno.workloads.user_models.frameworks import Jax
-from mldyno.workloads.user_models.recipes import Parts, call_with_tree, example, is_model, takes
+from mldyno.workloads.user_models.recipes import Parts, accepts, call_with_tree, example, is_model
 
 FRAMEWORKS = ("tensorflow", "jax", "mlx")
 SCRIPT = Path(__file__).with_name("own_models.py")
@@ -169,9 +169,9 @@ def test_a_mask_is_an_input_unless_the_model_is_of_keras() -> None:
     class OfKeras:
         def call(self, x: Any, training: bool = False, mask: Any = None, **kwargs: Any) -> None: ...
 
-    assert takes(OfTorch(), 1, 2)
-    assert not takes(OfKeras(), 1, 2)
-    assert takes(OfKeras(), 1)
+    assert accepts(OfTorch(), 1, 2)
+    assert not accepts(OfKeras(), 1, 2)
+    assert accepts(OfKeras(), 1)
 
 
 def test_inputs_go_one_by_one_or_by_their_names_where_the_function_takes_them_so() -> None:

@@ -464,6 +464,6 @@ def test_processes_that_code_starts_import_from_the_same_tree(repository: Path) 
         words = [sys.executable, "-c", "import own_gpt.model; print(own_gpt.model.WIDTH)"]
         out = subprocess.run(words, capture_output=True, text=True, check=True, cwd="/").stdout
         assert int(out) == width
-        started = "from mldyno.workloads.user_models.version_trees import *; use_as_parent(); print(FINDER.own)"
+        started = "from mldyno.workloads.user_models.version_trees import *; use_trees_of_parent(); print(FINDER.own)"
         out = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True, check=True).stdout
         assert out.strip() == source.root

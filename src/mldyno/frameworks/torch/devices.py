@@ -8,6 +8,7 @@ in double precision. Inputs are rounded to their type before that, so that only 
 from __future__ import annotations
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 from mldyno.frameworks import Trial, Unsupported
 from mldyno.records import Device, Fact
-from mldyno.system_queries import compilers_are_stubs
+from mldyno.system_queries import is_stub
 from mldyno.values import SEED
 
 # Facts from the properties of a device, in SI units.
@@ -178,7 +179,7 @@ def _fusible(torch: ModuleType, a: Any, b: Any) -> Tensors:
 
 def check_compiler() -> None:
     """Refuse to compile where that opens a dialog on the user's screen."""
-    if compilers_are_stubs():
+    if is_stub(os.environ.get("CXX") or "clang++"):
         raise Unsupported("torch.compile needs a C++ compiler; run xcode-select --install")
 
 

@@ -231,9 +231,9 @@ def forecast_peak(torch: ModuleType, case: Case, build: Build) -> int:
 def _infer(recipe: Any, network: Any, inputs: Any) -> None:
     if not recipe.phases:
         network(inputs)
-    carried = None
+    previous = None
     for phase in recipe.phases.values():
-        carried = phase.run(network, inputs, carried)
+        previous = phase.run(network, inputs, previous)
 
 
 def _highest(torch: ModuleType, work: Callable[[], None], existing: Iterable[Any]) -> int:

@@ -136,11 +136,11 @@ class TorchBackend(Backend):
         self._note(output)
         return output, loss
 
-    def run_phase(self, phase: Phase, inputs: Any, carried: Any) -> Any:
-        carried = self.policy.around(phase.run, caches=not self.training)(self.network, inputs, carried)
-        if phase is self.last_phase and carried is not None:
-            self._note(carried)
-        return carried
+    def run_phase(self, phase: Phase, inputs: Any, previous: Any) -> Any:
+        previous = self.policy.around(phase.run, caches=not self.training)(self.network, inputs, previous)
+        if phase is self.last_phase and previous is not None:
+            self._note(previous)
+        return previous
 
     def wait(self) -> None:
         self._wait()
@@ -170,21 +170,18 @@ class TorchBackend(Backend):
     def begin_draw(self, draw: int, inputs: Any) -> None:
         seed_all(self.torch, SEED + draw)
 
-    def losses_of(self, inputs: Any, targets: Any, updates: int) -> list[float]:
-        """Return the loss before each of that many updates, without those that the gradient scaler skips."""
+    def losses(self, inputs: Any, targets: Any) -> Any:
+        """Return the losses before and after each of a few updates, without those that the gradient scaler skips."""
         losses: list[float] = []
         for _ in range(MAX_COMPARED_STEPS):
             before = 0.0 if self.scaler is None else self.scaler.get_scale()
             loss = self.train(inputs, targets, True)[1]
             if self.scaler is None or self.scaler.get_scale() >= before:
                 losses.append(float(loss.detach()))
-            if len(losses) == updates:
+            if len(losses) > COMPARED_UPDATES:
                 break
-        return losses or [float("nan")]
-
-    def losses(self, inputs: Any, targets: Any) -> Any:
-        """Return the last of a few losses."""
-        return self.torch.tensor(self.losses_of(inputs, targets, COMPARED_UPDATES)[-1], dtype=self.torch.float64)
+        missing = [float("nan")] * (COMPARED_UPDATES + 1 - len(losses))
+        return self.torch.tensor(losses + missing, dtype=self.torch.float64)
 
     def numbers(self, output: Any, count: int) -> list[Any]:
         """Return the outputs in double precision; integers only of a network without weights, which rounds nothing.
@@ -259,6 +256,8 @@ class TorchProgram(ModelProgram):
         """Start the loader's workers; eager PyTorch has no graphs to compile for other batch sizes."""
         if self.loader is not None:
             self.loader.start_workers()
+        if self.case.compile:
+            super().prepare_phases()
 
     # -- counters --------------------------------------------------------------------------------
 
@@ -384,7 +383,7 @@ class TorchProgram(ModelProgram):
                 return backend.sample_values(backend.infer(inputs), PROOF_NUMBERS)
             for group in backend.optimiser.param_groups:
                 group["lr"] *= PROOF_RATE
-            return backend.losses_of(inputs, targets, COMPARED_UPDATES + 1)
+            return list(backend.losses(inputs, targets).tolist())
 
 
 def seed_all(torch: ModuleType, seed: int) -> None:

@@ -175,10 +175,12 @@ class RankProgram(TorchProgram):
             self.run(steps)
 
     def _bare(self, steps: int) -> None:
+        """Run steps without the wrapper."""
         with self._unwrapped():
             self.run(steps)
 
     def _alone(self, steps: int) -> None:
+        """Run steps of a single process on the leader, while the other ranks wait."""
         if self.team.leads:
             with self._unwrapped():
                 self.run_on(itertools.islice(self._whole_batches(), steps))
@@ -210,6 +212,7 @@ class RankProgram(TorchProgram):
         return self._joined
 
     def _join(self) -> Batch:
+        """Join the batches of all ranks."""
         parts = [next(self.batches) for _ in range(self.size)]
         tensors = zip(*(trees.leaves(part) for part in parts), strict=True)
         joined = (self.torch.cat(each) if self.torch.is_tensor(each[0]) else each[0] for each in tensors)

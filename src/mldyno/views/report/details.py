@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import Answers, CopyCost, compared_in_energy
+from mldyno.analysis.answers import Answers, CopyCost, energy_comparisons
 from mldyno.analysis.breakdown import Bound, Shares, bound, shares
 from mldyno.analysis.comparisons import alike
 from mldyno.analysis.outcomes import Outcome, column, sample_count, trace, varying
@@ -19,7 +19,7 @@ from mldyno.units import Interval, count, digits, interval_parts, scale_of, show
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Mark, Point, Row, Samples
 from mldyno.views.claims import Sentence, named, sentence
-from mldyno.views.outcomes import energy_in_words, shown, trust, trust_line, warning_meanings
+from mldyno.views.outcomes import energy_in_words, show_estimate, trust, trust_line, warning_meanings
 from mldyno.views.records import BOUNDS, device_line, machine_lines
 from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars
 from mldyno.views.report.speeds import MOST_ROWS
@@ -122,13 +122,13 @@ def energy(subject: Subject) -> Content:
     if not sensed:
         return "", []
     known = [outcome for outcome, _ in sensed]
-    lines = [*answer_lines(subject.answers.about("energy")), *map(sentence, compared_in_energy(known))]
+    lines = [*answer_lines(subject.answers.about("energy")), *map(sentence, energy_comparisons(known))]
     summaries, rows = [], []
     for outcome, joules in sensed:
         text, evidence = energy_in_words(outcome, joules)
         summaries.append(Sentence(f"{subject.title(outcome)}: {text}", evidence))
         figures, scope = map(outcome.figure, ENERGY_FIGURES), str(outcome.with_energy[0].fact("energy_scope"))
-        cells = [GridCell("") if each is None else GridCell(shown(each), each.value) for each in figures]
+        cells = [GridCell("") if each is None else GridCell(show_estimate(each), each.value) for each in figures]
         rows.append([GridCell(subject.title(outcome), head=True), *cells, GridCell(scope)])
     return ENERGY_LEAD, [
         SideBySide(_energy_charts(subject, known)[:MOST_ENERGY_CHARTS]),
@@ -152,7 +152,11 @@ def _energy_charts(subject: Subject, known: Sequence[Outcome]) -> list[Chart]:
         lines = []
         for outcome, step, joules in both:
             side = ", ".join(named(axis, column(outcome, axis)) for axis in _needed(axes, group))
-            dot = Point(step.value / second, joules.scaled_by(1 / joule), f"{shown(step)}, {shown(joules)} a step")
+            dot = Point(
+                step.value / second,
+                joules.scaled_by(1 / joule),
+                f"{show_estimate(step)}, {show_estimate(joules)} a step",
+            )
             lines.append((side, [dot]))
         title = f"{subject.title(group[0], *axes)}: time against energy"
         drawing = Lines(lines, f"{unit} a step", f"{name} a step")
@@ -223,7 +227,7 @@ def _case_row(outcome: Outcome) -> list[GridCell]:
     why = trust(outcome) if outcome.status == "ok" else f"{outcome.status}: {outcome.reason}"
     return [
         GridCell(case_name(outcome.case), head=True),
-        no_time if step is None else GridCell(shown(step), step.value),
+        no_time if step is None else GridCell(show_estimate(step), step.value),
         GridCell("") if rate is None else GridCell(digits(rate.value, rate.half_width), rate.value),
         GridCell("") if first is None else GridCell(show_seconds(first.value), first.value),
         GridCell("") if peak is None else GridCell(show(peak.value, peak.unit), peak.value),

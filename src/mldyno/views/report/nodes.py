@@ -8,7 +8,7 @@ from mldyno.analysis import grouped
 from mldyno.analysis.fleet import Group
 from mldyno.units import count
 from mldyno.views.fleet import STATES, by_share, drawing, lines, listed
-from mldyno.views.outcomes import shown
+from mldyno.views.outcomes import show_estimate
 from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell
 from mldyno.views.report.subject import Subject
 from mldyno.views.titles import case_on_device
@@ -54,7 +54,9 @@ def cost(subject: Subject) -> Content:
         rows = []
         for outcome, price in group:
             steps, items = map(outcome.figure, ("price_per_million_steps", "price_per_million_items"))
-            cells = [GridCell("") if each is None else GridCell(shown(each), each.value) for each in (steps, items)]
+            cells = [
+                GridCell("") if each is None else GridCell(show_estimate(each), each.value) for each in (steps, items)
+            ]
             rows.append([GridCell(case_on_device(outcome.case), head=True), GridCell(outcome.machine), *cells,
                          GridCell(f"{outcome.item}s" if items else ""), GridCell(str(price))])  # fmt: skip
         columns = ["case", "machine", "a million steps", "a million items", "items", "the machine"]

@@ -71,7 +71,7 @@ def page(subject: Subject, texts: Sequence[str]) -> str:
     script, style = ((FILES / name).read_text(encoding="utf-8") for name in ("page.js", "style.css"))
     return str(page_template("page.html").render(
         subject=subject, summary=summary(subject), sections=sections, notice=FAKE_FRAMEWORK if subject.fake else "",
-        script=script, style=style, policy=_policy(script=script, style=style), more=_more(sections),
+        script=script, style=style, policy=_content_security_policy(script=script, style=style), more=_more(sections),
         records=packed, tag=transfer.TAG, end=transfer.END, included=_included(packed.records, len(texts)),
     ))  # fmt: skip
 
@@ -98,7 +98,7 @@ def drawings(chart: Chart) -> list[str]:
     return [drawing.draw(width, IN_PAGE).svg(chart.described) for drawing, width in drawn]
 
 
-def _policy(**codes: str) -> str:
+def _content_security_policy(**codes: str) -> str:
     hashes = {name: base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for name, code in codes.items()}
     allowed = "; ".join(f"{name}-src 'sha256-{text}'" for name, text in hashes.items())
     return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""What a section of the report is made of: paragraphs, tables and charts, all plain data; templates escape text."""
+"""The parts of a section of the report: paragraphs, tables and charts, all plain data; templates escape text."""
 
 from __future__ import annotations
 

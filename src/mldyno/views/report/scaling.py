@@ -18,7 +18,7 @@ from mldyno.units import Interval, scale_of, show, show_interval, show_percent
 from mldyno.views.answers import answer_lines
 from mldyno.views.charts import Lines, Mark, Point, Row
 from mldyno.views.claims import named
-from mldyno.views.outcomes import rank_lines, shown
+from mldyno.views.outcomes import rank_lines, show_estimate
 from mldyno.views.report.parts import Bullets, Chart, Content, Grid, GridCell, SideBySide, share_bars
 from mldyno.views.report.subject import Subject
 from mldyno.views.tables import NO_MEMORY
@@ -95,7 +95,9 @@ def _growth(scalings: Sequence[Scaling]) -> Lines:
         side = ", ".join(AXIS[axis].say(getattr(first.case, axis)) for axis in axes)
         times = [(outcome.case.seq or 0, outcome.step) for outcome in each.outcomes]
         about = f"exponent {each.fit.value:.2f} overall"
-        points = [Point(seq, step.scaled_by(1 / second), f"{shown(step)}; {about}") for seq, step in times if step]
+        points = [
+            Point(seq, step.scaled_by(1 / second), f"{show_estimate(step)}; {about}") for seq, step in times if step
+        ]
         lines.append((side, points))
     return Lines(lines, "tokens", f"{unit} a step")
 
@@ -146,7 +148,7 @@ def _cell(cell: Cell | None, best: float) -> GridCell:
     rate = cell.outcome.figure("throughput")
     heat = None if rate is None or not best else min(WARMEST, int(rate.value / best * (WARMEST + 0.999)))
     under = "" if rate is None else show(rate.value, "1/s", rate.half_width)
-    return GridCell(shown(cell.figure), cell.figure.value, heat, under, bool(_doubts(cell.outcome)))
+    return GridCell(show_estimate(cell.figure), cell.figure.value, heat, under, bool(_doubts(cell.outcome)))
 
 
 def ranks(subject: Subject) -> Content:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from mldyno.analysis import grouped
-from mldyno.analysis.answers import LOADER_WORKERS, PLAIN, Answers, compared_along, means_by_work, typical
+from mldyno.analysis.answers import LOADER_WORKERS, PLAIN, Answers, comparisons_along, means_by_work, typical
 from mldyno.analysis.comparisons import Comparison, Mean
 from mldyno.analysis.estimates import Estimate
 from mldyno.analysis.outcomes import Outcome, column
@@ -18,7 +18,7 @@ from mldyno.views.answers import answer_lines, verdict_kinds
 from mldyno.views.charts import Mark, Row, Rows
 from mldyno.views.claims import IN_A_CHART, WORK, arms, in_words, named, sentence
 from mldyno.views.drawing import SIDES
-from mldyno.views.outcomes import shown, trust
+from mldyno.views.outcomes import show_estimate, trust
 from mldyno.views.report.parts import Bullets, Chart, Content, legend_of
 from mldyno.views.report.subject import Subject
 from mldyno.views.titles import case_title, kind_title
@@ -46,7 +46,7 @@ def compared_commands(subject: Subject) -> list[Comparison]:
     """Compare the user's own commands with the first of their run; commands of two runs are unrelated."""
     commands = [outcome for outcome in subject.outcomes if outcome.case.own_command]
     runs = grouped(commands, lambda outcome: outcome.records[0].run.id)
-    return [comparison for run in runs.values() for comparison in compared_along(run, "workload")]
+    return [comparison for run in runs.values() for comparison in comparisons_along(run, "workload")]
 
 
 def _speed_chart(subject: Subject, identity: str, lines: Sequence[Rated]) -> list[Chart]:
@@ -105,7 +105,7 @@ def shown_speed(outcome: Outcome, rate: Estimate) -> str:
 def speed_mark(outcome: Outcome, rate: Estimate, colour: str) -> Mark:
     """Return the mark of a case's speed; its unit is written at the end of the row."""
     step = outcome.step
-    time = f", {shown(step)} a step" if step is not None else ""
+    time = f", {show_estimate(step)} a step" if step is not None else ""
     hover = f"{shown_speed(outcome, rate)} on {outcome.case.device}{time}; {trust(outcome)}"
     return Mark(speed_interval(rate.value, step), digits(rate.value, rate.half_width), hover, colour)
 
@@ -145,7 +145,7 @@ def _leader(subject: Subject, lines: Sequence[Rated]) -> str:
 
 def devices(subject: Subject) -> Content:
     """Show what an accelerator gains over the CPU, and from which batch on."""
-    compared = compared_along(subject.outcomes, "device")
+    compared = comparisons_along(subject.outcomes, "device")
     if not compared:
         return "", []
     about_devices, _, about_batches, *_ = verdict_kinds(subject.verdicts)
@@ -158,7 +158,7 @@ def ways(subject: Subject) -> Content:
     charts: list[Chart] = []
     lines = answer_lines(Answers(precisions=subject.answers.precisions, loaders=subject.answers.loaders))
     for axis in OTHER_WAYS:
-        compared = compared_along(subject.outcomes, axis)
+        compared = comparisons_along(subject.outcomes, axis)
         charts += _ratio_charts(subject, axis, compared)
         lines += [] if axis in ANSWERED else list(map(sentence, compared))
     lines = [*verdict_kinds(subject.verdicts)[1], *lines]

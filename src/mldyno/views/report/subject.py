@@ -1,4 +1,4 @@
-"""What a report is about: one machine, others to compare it with, and what analysis says of it."""
+"""The subject of a report: one machine, others to compare it with, and the analysis of both."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Subject:
 
     @cached_property
     def verdicts(self) -> Verdicts:
-        """What models say about this machine, the clearest first."""
+        """Answers about this machine from models, the clearest first."""
         said = verdicts([outcome for outcome in self.outcomes if not outcome.case.own_work], self.published)
 
         def clearest_first(means: Sequence[Mean]) -> tuple[Mean, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from mldyno.analysis import grouped
 from mldyno.analysis.answers import Verdicts, unreported
-from mldyno.analysis.comparisons import SEPARATE, between_machines
+from mldyno.analysis.comparisons import SEPARATE, Comparison, between_machines
 from mldyno.analysis.league import Division
 from mldyno.analysis.outcomes import Outcome, thinned
 from mldyno.analysis.scores import Score, fewest_missing, reference
@@ -16,7 +16,7 @@ from mldyno.units import count, digits, interval_parts
 from mldyno.views.answers import answer_lines, verdict_kinds, verdict_lines
 from mldyno.views.charts import MIDDLE, NARROW, Mark, Row, Rows
 from mldyno.views.claims import WORK, Sentence, mean_sentence, sentence
-from mldyno.views.outcomes import shown, trust
+from mldyno.views.outcomes import show_estimate, trust
 from mldyno.views.records import headline
 from mldyno.views.report.parts import Chart
 from mldyno.views.report.speeds import compared_commands, speed_interval
@@ -117,7 +117,8 @@ def league(subject: Subject) -> Chart | None:
         return None
     drawn = divisions[: MOST_LEAGUE_ROWS // FEWEST_ROWS]
     compared = [comparison for division in divisions for comparison in division.rivals]
-    ahead = sum(comparison.ratio > 1 for comparison in compared)
+    faster = sum(_is_known_to_be(comparison, "faster") for comparison in compared)
+    slower = sum(_is_known_to_be(comparison, "slower") for comparison in compared)
     about = "Speed in the same work, items a second; hollow: published figures, which have no interval"
     wide, narrow = (
         Rows([(shared_title(division.case), league_rows(division, rows)) for division in drawn[:some]],
@@ -126,14 +127,27 @@ def league(subject: Subject) -> Chart | None:
     )  # fmt: skip
     left_out = len(divisions) - len(drawn)
     caption = f"Not shown: {count(left_out, 'more kind')} of work." if left_out else ""
-    return Chart("league", _standing(ahead, len(compared)), about, wide, caption, narrow)
+    return Chart("league", _league_title(faster, slower, len(compared)), about, wide, caption, narrow)
 
 
-def _standing(ahead: int, others: int) -> str:
-    if 0 < ahead < others:
-        return f"Faster than {ahead} of {others} others in the same work"
+def _is_known_to_be(comparison: Comparison, side: Literal["faster", "slower"]) -> bool:
+    """Return whether ours is faster, or slower, with its interval; without one, by the ratio."""
+    if comparison.low is None:
+        return comparison.ratio > 1 if side == "faster" else comparison.ratio < 1
+    return comparison.verdict == side
+
+
+def _league_title(faster: int, slower: int, others: int) -> str:
+    """Say how many others are slower, or else faster, and how many are about as fast."""
     which = "the one other" if others == 1 else f"all {others} others"
-    return f"{'Faster' if ahead else 'Slower'} than {which} in the same work"
+    if others in (faster, slower):
+        return f"{'Faster' if faster else 'Slower'} than {which} in the same work"
+    if not faster and not slower:
+        return f"About as fast as {which} in the same work"
+    first = f"Faster than {faster}" if faster else f"Slower than {slower}"
+    even = others - faster - slower
+    ties = f", about as fast as {even}" if even else ""
+    return f"{first} of {others} others in the same work{ties}"
 
 
 def kinds_of_work(subject: Subject) -> list[Division]:
@@ -166,7 +180,7 @@ def _mark(outcome: Outcome, best: Outcome) -> Mark:
     assert ours is not None
     assert theirs is not None
     rate = theirs.per(outcome.case.batch or 1, "1/s")  # of a batch: publications do not say what else is counted
-    text, hover = f"{digits(rate.value, rate.half_width)}/s", f"{shown(theirs)} a step; {trust(outcome)}"
+    text, hover = f"{digits(rate.value, rate.half_width)}/s", f"{show_estimate(theirs)} a step; {trust(outcome)}"
     return Mark(speed_interval(ours.value / theirs.value, theirs), text, hover, "soft", outcome.published)
 
 

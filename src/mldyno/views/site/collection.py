@@ -1,4 +1,4 @@
-"""What a site shows: machines with their scores, and every work that they did, the fastest first.
+"""The content of a site: machines with their scores, and a ranking for each work that they did.
 
 Published machines are among them. What is fake, or doubted by who published it, is ranked nowhere.
 """

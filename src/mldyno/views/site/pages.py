@@ -24,7 +24,7 @@ from mldyno.store.figures import marks
 from mldyno.units import LARGEST_LOG, Interval, count, digits, interval_parts, show_interval, show_percent
 from mldyno.views.claims import NO_CLEAR_DIFFERENCE, WORK
 from mldyno.views.drawing import DATA, Scale, templates
-from mldyno.views.outcomes import shown, trust
+from mldyno.views.outcomes import show_estimate, trust
 from mldyno.views.records import headline
 from mldyno.views.report.details import machine_facts, warning_notes
 from mldyno.views.site.collection import Collection, Entry, Ranking, Whose, collected, kind_of, shown_place
@@ -74,7 +74,7 @@ def pages(collection: Collection, version: str, done: Callable[[], None] = lambd
     shared = {"version": version, "policy": POLICY, "reference": reference(), "newest": newest}
     yield from _index(collection, shared)
     macros = templates("site").get_template("rows.html").module
-    rows = [str(macros.ranking(ranking, entry, shown_place(outcome.case), shown(step), step.value))
+    rows = [str(macros.ranking(ranking, entry, shown_place(outcome.case), show_estimate(step), step.value))
             for ranking in collection.rankings for entry, outcome, step in ranking.ranked[:1]]  # fmt: skip
     yield from _listed("workloads", rows, "workloads.html", shared, "")
     names = [[entry.stem, _full_name(entry)] for entry in collection.entries]
@@ -155,7 +155,7 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
     rows = []
     for entry, name in collection.in_order:
         known = [entry.best(name, mode) for mode in WORK]
-        figures = [score and _figure(score, scales[score.case.mode]) for score in known]
+        figures = [score and _score_cell(score, scales[score.case.mode]) for score in known]
         title = next((device.title for device in entry.newest.machine.devices if device.name == name), "")
         rows.append(str(macros.machine(entry, name, title, kind_of(name), figures, len(entry.on(name)))))
     machines = sum(not entry.published for entry in collection.entries)
@@ -166,12 +166,12 @@ def _index(collection: Collection, shared: dict[str, Any]) -> Iterator[Page]:
     )  # fmt: skip
 
 
-def _figure(score: Score, scale: Scale) -> dict[str, Any]:
+def _score_cell(score: Score, scale: Scale) -> dict[str, Any]:
     framework = place_title(score.case).removeprefix(score.case.device)
     return {"text": show_interval(score, decimals=0) + framework, "sort": score.value, "bar": bar(scale, score)}
 
 
-def _about_score(score: Score) -> dict[str, Any]:
+def _score_in_words(score: Score) -> dict[str, Any]:
     number, interval = interval_parts(score, decimals=0)
     source = f"{count(len(score.outcomes), 'case')} of set {reference().version}; 100 is {reference().machine}"
     about = f"{WORK[str(score.case.mode)].capitalize()} on {place_title(score.case)}"
@@ -185,7 +185,7 @@ def _machine(entry: Entry, collection: Collection, shared: dict[str, Any]) -> st
     sources = dict.fromkeys(str(outcome.records[0].run.suite) for outcome in outcomes)
     facts += [("published in", ", ".join(sources))] if entry.published else []
     return _rendered(
-        "machine.html", shared, "../", entry=entry, facts=facts, scored=list(map(_about_score, entry.scores)),
+        "machine.html", shared, "../", entry=entry, facts=facts, scored=list(map(_score_in_words, entry.scores)),
         unscored=list(_unscored(entry)), cases=[_case(outcome, collection) for outcome in outcomes],
         notes=warning_notes(outcomes), commands=rerun_commands(outcomes), theirs=their_commands(outcomes),
     )  # fmt: skip
@@ -217,7 +217,7 @@ def _case(outcome: Outcome, collection: Collection) -> dict[str, Any]:
     doubts = [f"{code}: {reason}" for code, reason in marks(outcome.records[0])] if outcome.published else []
     return {
         "title": case_title(outcome.case), "id": case_name(outcome.case), "device": place_title(outcome.case),
-        "time": shown(step) if step is not None else headline(outcome.records[-1]),
+        "time": show_estimate(step) if step is not None else headline(outcome.records[-1]),
         "sort": None if step is None else step.value,
         "rate": "" if rate is None else digits(rate.value, rate.half_width),
         "per_second": None if rate is None else rate.value,
@@ -233,7 +233,7 @@ def _data(entry: Entry) -> dict[str, Any]:
     timed = [(outcome.case, outcome.step) for outcome in entry.outcomes]
     cases = [
         {"work": replace(case, device="").id, "title": case_title(case, ("device",)), "device": case.device,
-         "step": step.value, "half": step.half_width, "time": shown(step), "published": entry.published}
+         "step": step.value, "half": step.half_width, "time": show_estimate(step), "published": entry.published}
         for case, step in timed if step is not None and step.value > 0 and not case.own_work
     ]  # fmt: skip
     return {"name": _full_name(entry), "published": entry.published, "scores": scored, "cases": cases}
@@ -249,7 +249,7 @@ def _work(ranking: Ranking, siblings: Sequence[Ranking], shared: dict[str, Any])
     for number, ((entry, outcome, step), speed) in enumerate(zip(ranking.ranked, speeds, strict=True), 1):
         rate = outcome.figure("throughput")
         shown_rate = "" if rate is None else digits(rate.value, rate.half_width)
-        time, where, drawn = shown(step), shown_place(outcome.case), bar(scale, speed)
+        time, where, drawn = show_estimate(step), shown_place(outcome.case), bar(scale, speed)
         rows.append(str(macros.ranked(number, entry, where, time, step.value, shown_rate, rate, speed.value, drawn)))
     items = (outcome.records[0].fact("item") for _, outcome, _ in ranking.ranked)
     others = [each for each in siblings if each is not ranking][:MOST_SIBLINGS]

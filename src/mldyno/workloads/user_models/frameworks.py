@@ -104,10 +104,10 @@ class Torch(Adapter):
 
     def prepared(self, parts: Parts) -> Parts:
         """Put model and tensors in fp32 on the default device: the CPU, or `meta` where only memory is estimated."""
-        inputs, targets = trees.mapped(self._at_home, (parts.inputs, parts.targets))
-        return replace(parts, model=self._at_home(parts.model), inputs=inputs, targets=targets)
+        inputs, targets = trees.mapped(self._on_default_device, (parts.inputs, parts.targets))
+        return replace(parts, model=self._on_default_device(parts.model), inputs=inputs, targets=targets)
 
-    def _at_home(self, part: Any) -> Any:
+    def _on_default_device(self, part: Any) -> Any:
         torch, home = self.module, self.module.get_default_device()
 
         def is_other_float(tensor: Any) -> bool:

@@ -32,11 +32,19 @@ from mldyno.sources import Source
 from mldyno.workloads import Phase, Recipe
 from mldyno.workloads.user_models.code import check_unchanged, hash_files
 from mldyno.workloads.user_models.frameworks import adapter_for
-from mldyno.workloads.user_models.recipes import NotUnderstood, Parts, is_loss, parameters_of
+from mldyno.workloads.user_models.recipes import (
+    BATCH,
+    CHANNELS,
+    IMAGE_SIDE,
+    SEQ,
+    NotUnderstood,
+    Parts,
+    is_loss,
+    parameters_of,
+)
 
 STARTS = "torch"
 FRAMEWORKS = ("torch",)
-BATCH, SEQ = 8, 128  # defaults
 DECODED = 32  # tokens after a prompt, as in the workload gpt2
 TRIED_BATCH, TRIED_SEQ = 2, 8  # of the forward pass that shows what a model returns
 CONFIGURATION = "config.json"
@@ -49,7 +57,6 @@ FALLBACKS = ("AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModelForCausa
              "AutoModelForAudioClassification", "AutoModel")  # fmt: skip
 """Tried in this order where a configuration names no architecture."""
 PROCESSOR = "preprocessor_config.json"
-IMAGE_SIDE, CHANNELS = 224, 3  # defaults
 AUDIO_SAMPLES = 16_000  # one second, at the rate of most models
 SPECIAL = ("pad", "bos", "eos", "sep", "cls", "mask", "unk", "decoder_start")
 ANY_TEXT = "a"  # shows the special tokens that a tokenizer adds
@@ -223,7 +230,7 @@ class Architecture:
             )
 
     @property
-    def takes(self) -> Collection[str]:
+    def forward_parameters(self) -> Collection[str]:
         """Return the names of the parameters of its forward pass."""
         return (parameters_of(self.kind) or {}).keys()
 
@@ -298,7 +305,7 @@ def build(source: Source, torch: ModuleType, case: Case) -> Recipe:
     recipe = adapter_for("torch", torch).recipe(Parts(architecture.model(torch), inputs), source, case, [])
     notes = {"architecture": architecture.kind.__name__, "transformers": architecture.transformers.__version__,
              "weights": "trained" if source.weights else "random"}  # fmt: skip
-    phases = _generation(torch, architecture.takes, batch, seq, decoded) if decoded else {}
+    phases = _generation(torch, architecture.forward_parameters, batch, seq, decoded) if decoded else {}
     return replace(recipe, phases=phases, notes=notes)
 
 
@@ -330,7 +337,7 @@ def _generation(torch: ModuleType, takes: Collection[str], batch: int, seq: int,
 def draw_inputs(torch: ModuleType, architecture: Architecture, batch: int, seq: int, labelled: bool) -> dict[str, Any]:
     """Return the inputs of one batch by name; with labels for the model's head, if asked for and it takes some."""
     kind, config = architecture.kind, architecture.config
-    takes, main = architecture.takes, kind.main_input_name
+    takes, main = architecture.forward_parameters, kind.main_input_name
     tensors: dict[str, Any] = {}
     if main == "input_ids":
         tensors |= _texts(torch, architecture, batch, seq)
@@ -353,7 +360,7 @@ def draw_inputs(torch: ModuleType, architecture: Architecture, batch: int, seq: 
 def _texts(torch: ModuleType, architecture: Architecture, batch: int, seq: int) -> Any:
     """Return token ids, and what else the tokenizer returns with them."""
     config, tokenizer = architecture.config.get_text_config(), _tokenizer(architecture.folder)
-    takes = architecture.takes
+    takes = architecture.forward_parameters
     ids = _words(torch, architecture, batch, seq)
     before, after = _added(tokenizer, architecture)
     if len(before) + len(after) < seq:

@@ -22,12 +22,10 @@ from mldyno.sources import Source
 from mldyno.values import IMAGE_DIMENSIONS
 from mldyno.workloads import Recipe
 from mldyno.workloads.user_models.code import check_unchanged, hash_files
-from mldyno.workloads.user_models.recipes import NotUnderstood, items_of
+from mldyno.workloads.user_models.recipes import BATCH, CHANNELS, IMAGE_SIDE, SEQ, NotUnderstood, items_of
 
 STARTS = ""  # a file is described without a runtime
 FRAMEWORKS = ("onnxruntime", "openvino")
-BATCH, SEQ = 8, 128  # defaults
-IMAGE_SIDE, CHANNELS = 224, 3
 PIXEL_VALUES = 256
 TYPES = {1: "fp32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "text", 9: "bool",
          10: "fp16", 11: "fp64", 12: "uint32", 13: "uint64", 16: "bf16", 21: "uint4", 22: "int4"}  # fmt: skip

@@ -28,6 +28,8 @@ from mldyno.trees import Path
 from mldyno.values import IMAGE_DIMENSIONS, SEED
 from mldyno.workloads import Batch, Recipe
 
+BATCH, SEQ = 8, 128  # of a model that is a file or a name
+IMAGE_SIDE, CHANNELS = 224, 3  # of its images, where it does not say
 LEARNING_RATE = 1e-3  # of AdamW, where no optimiser is given: the default of PyTorch and Keras
 TOKEN_DIMENSIONS = 2
 SET_BY_KERAS = ("training", "mask")  # parameters of a Keras model that are no inputs
@@ -46,7 +48,7 @@ class NotUnderstood(NotImplementedError):
 
 @dataclass(frozen=True)
 class Parts:
-    """What the user's function returned, part by part; None for what it left out."""
+    """The parts that the user's function returned; None for those it left out."""
 
     model: Any
     inputs: Any
@@ -84,7 +86,7 @@ def parts_of(returned: Any, title: str) -> Parts:
                 f"{title} gave a {kind} where a loss or an optimiser is expected; in order: "
                 "model, inputs, targets, loss, optimiser"
             )
-    if targets is None and isinstance(inputs, tuple | list) and len(inputs) == 2 and not takes(model, *inputs):
+    if targets is None and isinstance(inputs, tuple | list) and len(inputs) == 2 and not accepts(model, *inputs):
         inputs, targets = inputs  # as a loader yields them
     return Parts(model, inputs, targets, loss, optimiser)
 
@@ -139,10 +141,10 @@ def example(framework: str = "") -> str:
 # -- calling a model -------------------------------------------------------------------------------
 
 
-def takes(model: Any, *inputs: Any, **named: Any) -> bool:
+def accepts(model: Any, *inputs: Any, **named: Any) -> bool:
     """Return whether a model can be called with these inputs, by its signature."""
     if is_function_with_parameters(model):
-        return takes(model[0], model[1], *inputs, **named)
+        return accepts(model[0], model[1], *inputs, **named)
     if isinstance(layers := getattr(model, "inputs", None), list):  # a Keras model that was built from its inputs
         return len(layers) == len(inputs) + len(named)
     parameters = parameters_of(model)
@@ -172,9 +174,9 @@ def call_with_tree(model: Callable[..., Any], inputs: Any, *before: Any) -> Call
     A dictionary is passed by name and a tuple one by one, where the model takes them so; else the tree as it is.
     """
     built_from_inputs = isinstance(getattr(model, "inputs", None), list)
-    if isinstance(inputs, Mapping) and not built_from_inputs and takes(model, *before, **inputs):
+    if isinstance(inputs, Mapping) and not built_from_inputs and accepts(model, *before, **inputs):
         return lambda *args, **more: model(*args[:-1], **args[-1], **more)
-    if isinstance(inputs, tuple | list) and not built_from_inputs and takes(model, *before, *inputs):
+    if isinstance(inputs, tuple | list) and not built_from_inputs and accepts(model, *before, *inputs):
         return lambda *args, **more: model(*args[:-1], *args[-1], **more)
     return model
 
@@ -184,7 +186,7 @@ def joined(model: Any, inputs: Any, targets: Any) -> Any:
     if targets is None or isinstance(inputs, Mapping):
         return inputs
     both = _appended(inputs, targets)
-    return both if takes(model, *both) else inputs
+    return both if accepts(model, *both) else inputs
 
 
 def _appended(inputs: Any, targets: Any) -> tuple[Any, ...]:
@@ -217,6 +219,7 @@ def batch_as_taken(parts: Parts, source: Source, mode: str | None) -> Callable[[
 
 
 def _as_taken(joins: bool, left_out: Path, batch: Batch) -> Batch:
+    """Return the batch without some inputs; with `joins`, its targets become inputs."""
     inputs, targets = batch
     if joins:
         inputs, targets = _appended(inputs, targets), None
@@ -241,7 +244,7 @@ def restored(settings: Mapping[str, Setting]) -> Iterator[list[str]]:
 
 
 class Adapter(ABC):
-    """What the parts are in one framework: subclasses say how its arrays and models are handled.
+    """Base class: how a framework's arrays and models are handled.
 
     Arrays of all frameworks have a shape and a dtype. Nothing more is asked of them here.
     """

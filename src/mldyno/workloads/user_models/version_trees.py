@@ -231,8 +231,8 @@ def use(tree: str, other: str) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, folders)))
 
 
-def use_as_parent() -> None:
-    """Import code from the tree that the worker uses, in a process that it has started."""
+def use_trees_of_parent() -> None:
+    """Import code as the worker does that started this process: from the same tree, and never from the other."""
     if trees := os.environ.get(ENVIRONMENT):
         use(*trees.split(os.pathsep))
 

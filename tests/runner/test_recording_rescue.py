@@ -14,6 +14,7 @@ from mldyno import api, keys
 from mldyno.errors import ImportFileError, StoreError
 from mldyno.plan import Plan
 from mldyno.records import Record, seal
+from mldyno.runner.recording import rescue
 from mldyno.store import Query, Store, transfer
 from mldyno.store.codec import decode
 
@@ -112,7 +113,7 @@ def test_without_a_key_nothing_is_proven_and_nothing_is_lost(
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv("MLDYNO_MACHINE_KEY")
     monkeypatch.setattr(keys, "data_folder", lambda: Path(os.devnull))
-    assert "mldyno import" in transfer.rescue([record], store.path)
+    assert "mldyno import" in rescue([record], store.path)
     other = Store(tmp_path / "other.sqlite")
     (path,) = tmp_path.glob("mldyno-rescued-*.jsonl")
     assert api.import_([str(path)], other) == (1, 1)
@@ -156,7 +157,7 @@ def test_where_there_is_no_room_for_all_of_it_nothing_of_it_stays(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", no_room)
-    assert str(home) in transfer.rescue([record], store.path)
+    assert str(home) in rescue([record], store.path)
     assert [path.stat().st_size for path in full.iterdir()] == [0]
 
 
@@ -174,5 +175,5 @@ def test_a_link_or_a_pipe_that_others_put_there_is_not_written_to(
         rescued.symlink_to(victim)
     else:
         os.mkfifo(rescued)
-    assert str(here / rescued.name) in transfer.rescue([record], store.path)
+    assert str(here / rescued.name) in rescue([record], store.path)
     assert victim.read_text() == "mine"
