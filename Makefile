@@ -26,7 +26,7 @@ test: dev test-tools $(addprefix lab-,$(LABS)) style  ## linters, the layer cont
 FAULTS_IN ?= ssh slurm ray
 test-fleet: export LABS := $(FAULTS_IN)
 test-fleet: dev test-tools $(addprefix lab-,$(FAULTS_IN))  ## every fault of a fleet for every engine, for real: a quarter of an hour; FAULTS_IN="ssh slurm" for fewer
-	$(BIN)/pytest --dist no -p no:xdist tests/engines tests/fleet/test_faults.py --durations=15
+	$(BIN)/pytest --dist no -p no:xdist tests/engines tests/fleet/test_fleet_faults.py --durations=15
 
 fuzz: dev  ## strange records for ten minutes: what `import` takes, every command shows; SEED=1 for the same ones again
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
