@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from bench.labs import slurm
-from bench.labs.machines import Lab, Machine
+from bench.labs.machines import Lab, Machine, wait_for
 from tests.fleet.on_labs import ENGINES, TIMES, Fleet, clean
 
 import mldyno
@@ -130,6 +130,25 @@ def test_a_host_with_another_version_that_can_t_be_replaced_is_refused(fleet: Fl
     (package / "__main__.py").write_text(OLD_MAIN)
     fleet.python = OWN_PYTHON
     refused(fleet, f"it has mldyno 0.0.1, and here is {mldyno.__version__}")
+
+
+@long
+def test_a_busy_host_says_who_measures_there_and_the_others_are_measured(fleet: Fleet) -> None:
+    node = fleet.struck
+    hangs = '[{"match": "*", "fail": "hang", "after": 50}]'
+    words = [sys.executable, "-m", "mldyno", "run", "mlp", "--framework", "fake", "--mode", "infer"]
+    node.start(*words, log=fleet.lab.folder / "log" / "busy", MLDYNO_FAKE=hangs)
+    wait_for(lambda: node.processes("mldyno/worker"), "a measurement on node1")
+    try:
+        ended = fleet.run()
+    finally:
+        for process in (*node.processes("-m mldyno run"), *node.processes("mldyno/worker")):
+            process.kill()
+    assert (ended["node1"].state, ended["node2"].state) == ("busy", "done"), ended["node1"]
+    assert "process" in ended["node1"].reason
+    assert not fleet.results.all_ok
+    assert fleet.run(resume=True)["node1"].state == "done"
+    assert fleet.complete()
 
 
 @long
