@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,16 +48,16 @@ def machine(number: int) -> Machine:
     return replace(HERE, name=f"node {number:05}", key=f"{number:032x}", devices=devices)
 
 
-def made(count: int, per_machine: int = 20) -> Iterator[Record]:
+def made(count: int, per_machine: int = 20, cases: Sequence[Case] = CASES) -> Iterator[Record]:
     """Records of many machines, whose samples differ; as long as real ones."""
     for number in range(count):
-        case = CASES[number % len(CASES)]
+        case = cases[number % len(cases)]
         dice = random.Random(number)
         whole = _shape(case)
         step = 0.01 * (1 + 0.3 * dice.random())
         series = tuple(
             replace(each, values=tuple(float(f"{step * (1 + dice.gauss(0, 0.01)):.6g}") for _ in each.values))
-            if each.metric == "step_time" else each for each in whole.series
+            if each.turn == 0 and each.metric == "step_time" else each for each in whole.series
         )  # fmt: skip
         run = replace(whole.run, id=f"20260101T000000-{number:06x}")
         yield seal(replace(whole, series=series, run=run, machine=machine(number // per_machine)))
@@ -154,7 +154,8 @@ def in_server(count: int) -> None:
             assert served.stderr
             url = served.stderr.readline().split("listening on ")[1].split(",")[0]
             time.sleep(15)  # the first site is built
-            items = [Item(record.id, record.text) for record in made(count)]
+            plausible = [case for case in CASES if case.workload == "mlp"]  # in the time that records are made with
+            items = [Item(record.id, record.text) for record in made(count, cases=plausible)]
             half = len(items) // 2
             for clients, size, some in ((1, 1, items[:200]), (1, 200, items[200:half]), (8, 50, items[half:])):
                 began = time.perf_counter()

@@ -36,6 +36,14 @@ def nothing_taken(server: Running) -> bool:
     return server.table.tip() == (0, 0)
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server for tests in which nothing is taken."""
+    folder = tmp_path_factory.mktemp("server")
+    with File(folder / "team.sqlite") as table, running(table, folder) as made:
+        yield made
+
+
 def test_a_submission_is_taken_once_and_is_pending(server: Running) -> None:
     records = records_of(3)
     for new in (3, 0):
@@ -76,14 +84,14 @@ def test_a_record_is_judged_as_submit_check_does_but_for_the_signature(server: R
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_a_record_that_import_refuses_is_refused(server: Running, a_line: str, name: str) -> None:
+def test_a_record_that_import_refuses_is_refused(untouched: Running, a_line: str, name: str) -> None:
     edit, words = BAD_LINES[name]
     body = f"\n{edit(a_line)}\n".encode(errors="surrogatepass")
-    answer = server.ask("POST", "/records", body)
+    answer = untouched.ask("POST", "/records", body)
     assert answer.status == 422
     assert words.removeprefix("line 2: ") in answer.content["faults"][0][1]
     assert all(str(line).isprintable() for _, line in answer.content["faults"])
-    assert nothing_taken(server)
+    assert nothing_taken(untouched)
 
 
 FILES = {
@@ -95,9 +103,9 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_holds_no_records_is_refused(server: Running, name: str) -> None:
-    answer = server.ask("POST", "/records", FILES[name])
-    assert (answer.status, nothing_taken(server)) == (422, True)
+def test_a_file_that_holds_no_records_is_refused(untouched: Running, name: str) -> None:
+    answer = untouched.ask("POST", "/records", FILES[name])
+    assert (answer.status, nothing_taken(untouched)) == (422, True)
 
 
 def test_no_strange_record_makes_it_fail_inside(server: Running, tmp_path: Path) -> None:
@@ -114,10 +122,10 @@ def test_no_strange_record_makes_it_fail_inside(server: Running, tmp_path: Path)
 
 @pytest.mark.parametrize(("method", "path"), ENDPOINTS)
 @pytest.mark.parametrize("token", ["", "wrong", "ada", "x" * 5000, "é"], ids=["none", "wrong", "name", "long", "odd"])
-def test_nobody_gets_in_without_a_valid_token(server: Running, method: str, path: str, token: str) -> None:
+def test_nobody_gets_in_without_a_valid_token(untouched: Running, method: str, path: str, token: str) -> None:
     given = token.encode().decode("latin-1")
-    answer = server.ask(method, path, lines_of(records_of(1)) if method == "POST" else None, token=given)
-    assert (answer.status, nothing_taken(server)) == (401, True)
+    answer = untouched.ask(method, path, lines_of(records_of(1)) if method == "POST" else None, token=given)
+    assert (answer.status, nothing_taken(untouched)) == (401, True)
     assert answer.content == {"error": "no valid token"}
 
 
@@ -180,14 +188,14 @@ def test_a_packed_body_is_refused(server: Running) -> None:
 
 
 @pytest.mark.parametrize("body", ["x", "../x", "0" * 5, "0" * 33, "é" * 8, "'; DROP TABLE records", "%" * 32, "_" * 32])
-def test_what_is_no_id_is_refused(server: Running, body: str) -> None:
-    assert server.ask("POST", "/missing", body.encode()).status == 400
-    assert server.ask("POST", "/withdraw", body.encode()).status == 400
+def test_what_is_no_id_is_refused(untouched: Running, body: str) -> None:
+    assert untouched.ask("POST", "/missing", body.encode()).status == 400
+    assert untouched.ask("POST", "/withdraw", body.encode()).status == 400
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "after=1.5", "after=" + "9" * 99, "after=%D9%A3", "after="])
-def test_what_is_no_number_is_refused(server: Running, query: str) -> None:
-    assert server.ask("GET", f"/records?{query}").status == 400
+def test_what_is_no_number_is_refused(untouched: Running, query: str) -> None:
+    assert untouched.ask("GET", f"/records?{query}").status == 400
 
 
 def conversation(server: Running, *parts: bytes, pause: float = 0.0) -> bytes:

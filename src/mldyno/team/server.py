@@ -91,8 +91,10 @@ class Site:
                 self._builder.terminate()
             # not by its arguments, which ps shows
             _, said = self._builder.communicate(json.dumps(self.source).encode())
+        if self._ended:
+            return False
         lines = said.decode("utf-8", "replace").strip().splitlines()
-        if self._builder.returncode != 0 and not self._ended:
+        if self._builder.returncode != 0:
             self.state = "failed"
             log(f"the site was not built: {lines[-1] if lines else f'code {self._builder.returncode}'}")
             return False
