@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,9 @@ SLOWEST_FIRST = (
     "test_axes", "test_measure_quick", "test_pairing",
 )  # fmt: skip
 
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in what a shell starts behind a &: it stays ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BY_FRAMEWORK = ("frameworks/test_program.py", "user_models/test_frameworks.py", "test_frameworks_foreign_models.py")
 OWN_PROCESSES = ("torch", "jax", "mlx", "tensorflow", "onnxruntime", "openvino")

@@ -51,7 +51,7 @@ def test_mldyno_alone_says_what_it_is_and_what_to_try(mldyno: Mldyno) -> None:
 
 def test_every_command_has_its_place_among_what_a_user_wants(mldyno: Mldyno) -> None:
     groups = commands()
-    assert sum(map(len, groups.values())) == len(cli.cli.list_commands(click.Context(cli.cli))) == 19
+    assert sum(map(len, groups.values())) == len(cli.cli.list_commands(click.Context(cli.cli))) == 24
     for out in (mldyno()[1], mldyno("--help")[1]):
         assert all(title in out and all(name in out for name in names) for title, names in groups.items())
 

@@ -134,13 +134,12 @@ def test_a_process_that_did_not_come_out_well_is_in_the_trust_line(store: Store,
 
 
 def test_vendors_are_asked_once_in_a_run_and_never_while_a_case_is_measured(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, left_behind: Callable[[], set[psutil.Process]]
 ) -> None:
     alive: list[set[psutil.Process]] = []
-    before = set(psutil.Process().children())  # a browser of other tests
 
     def looked() -> Description:
-        alive.append(set(psutil.Process().children()) - before)
+        alive.append(left_behind())
         return Description("a CPU by name", facts={"cores": 7})
 
     monkeypatch.setattr("mldyno.hardware.linux.cpu", looked)
