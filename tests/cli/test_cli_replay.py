@@ -44,7 +44,8 @@ def test_a_replay_shows_what_differs_the_software_and_the_last_words(stranger: P
     assert "what differs from what is expected of cuda" in out
     assert "simulated device" in out
     assert "10 %" in out
-    for words in ("RTX 9999", "torch: versions torch 3.0, threads 8, environment NVIDIA_TF32_OVERRIDE 1",
+    for words in ("\ntorch cuda:0: RTX 9999, ",
+                  "\ntorch: versions torch 3.0, threads 8, environment NVIDIA_TF32_OVERRIDE 1\n",
                   "torch, process of device, memory: failed: it was ended by SIGABRT", "  bye"):  # fmt: skip
         assert words in out
     assert out.splitlines()[-1] == "1 of 3 measures differ from what is expected of cuda."

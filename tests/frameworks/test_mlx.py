@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +26,7 @@ from mldyno.worker import checks
 from mldyno.worker.client import settings_of
 from mldyno.workloads import Recipe, gpt2
 
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 DEVICES = ("cpu", "mps")
 IDLE_S = 0.05  # of CPU time: what the thread of an idle device may take
 
@@ -233,3 +235,11 @@ def test_a_tracked_loop_is_waited_for_on_both_devices(gpu: PretendedGpu, monkeyp
     assert place.wait is not None
     place.wait()
     assert waited == [gpu.streams[mx.cpu], gpu.streams[mx.gpu]]
+
+
+def test_the_extra_takes_no_mlx_that_can_not_describe_a_device() -> None:
+    """`mx.device_info` is new in MLX 0.31."""
+    (extra,) = re.findall(r"^mlx = (.*)$", PYPROJECT.read_text(), re.MULTILINE)
+    oldest = re.findall(r">=(\d+)\.(\d+)", extra)
+    assert len(oldest) == extra.count("sys_platform")
+    assert min((int(major), int(minor)) for major, minor in oldest) >= (0, 31)

@@ -202,7 +202,8 @@ def test_each_framework_has_its_part_of_the_time_and_passes_on_what_it_left(monk
 
     measures = [*table.run_on_device(table.QUICK, ["torch", "jax"], "sim", 400.0, tell, processes)]
     assert ends[1] - ends[0] == pytest.approx(200.0)
-    assert [measure.id for measure in measures] == 2 * [*table.ON_A_DEVICE]
+    assert sorted(measure.id for measure in measures) == sorted(2 * [*table.ON_A_DEVICE])
+    assert measures[16].id == 29, "identical code comes last"
     assert [measure.framework for measure in measures[::17]] == ["torch", "jax"]
     assert {measure.ok for measure in measures} == {None}
     assert titles[0] == "torch: the device"

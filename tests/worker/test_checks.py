@@ -84,3 +84,5 @@ def test_a_framework_that_is_missing_is_named_with_its_cure_before_there_is_a_ca
     assert failure(None, missing) == failure("torch", missing) == cure
     theirs = ModuleNotFoundError("No module named 'their_code'", name="their_code")
     assert failure(None, theirs) == ("failed", "ModuleNotFoundError: No module named 'their_code'")
+    part = ModuleNotFoundError("No module named 'torch.new'", name="torch.new")
+    assert failure("torch", part) == ("failed", "ModuleNotFoundError: No module named 'torch.new'")

@@ -374,9 +374,8 @@ class Framework(ABC):
             return "unsupported", text
         if isinstance(error, MemoryError) or any(part in words for part in self.out_of_memory):
             return "oom", text
-        missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-        if missing in self.packages:
-            return "failed", f"{missing} is not installed for this Python; pip install 'mldyno[{self.name}]'"
+        if isinstance(error, ModuleNotFoundError) and error.name in self.packages:
+            return "failed", f"{error.name} is not installed for this Python; pip install 'mldyno[{self.name}]'"
         return "failed", f"{name}: {text}"
 
     # -- optional: reference kernel, peaks, memory -------------------------------------------------

@@ -35,7 +35,6 @@ EXERCISES: tuple[tuple[str, float, tuple[str, ...]], ...] = (
     ("known work", 5.0, ("work",)),
     ("waiting", 3.0, ("wait",)),
     ("precisions", 7.0, CASES),  # for each precision
-    ("identical code", 2.5, ("identical",)),  # for each comparison
     ("copies", 8.0, ("placements",)),
     ("its queue", 8.0, ("queue", "lazy")),
     ("latency", 5.0, ("latency",)),
@@ -43,6 +42,7 @@ EXERCISES: tuple[tuple[str, float, tuple[str, ...]], ...] = (
     ("sustained load", 12.0, ("sustained",)),
     ("the edge of its memory", 5.0, ("edge",)),
     ("layouts", 10.0, ("layouts",)),
+    ("identical code", 2.5, ("identical",)),  # for each comparison; last, for it can be cut short
 )
 
 

@@ -275,7 +275,7 @@ def replay_lines(tested: SelftestResult, differing: Sequence[Measure]) -> Iterat
     kind = tested.device.partition(":")[0]
     yield f"{tested.device}, mldyno {tested.mldyno}, {tested.created}, {show_seconds(tested.seconds)}"
     yield from machine_lines(tested.machine)
-    yield from (device_line(device) for device in tested.machine.devices)
+    yield from (f"{device.framework} {device.name}: {device_line(device)}" for device in tested.machine.devices)
     for name, of_framework in tested.software["frameworks"].items():
         yield f"{name}: {as_words(of_framework)}"
     if differing:
