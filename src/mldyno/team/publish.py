@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+import click
+
 from mldyno import submission
 from mldyno.errors import MldynoError
 from mldyno.records import Record
@@ -114,7 +116,7 @@ def main() -> None:
     os.set_inheritable(lock, True)
     fcntl.flock(lock, fcntl.LOCK_EX)  # the builder of a server that was killed may still be at work
     try:
-        prepare(asked["source"], store, lambda line: print(line, file=sys.stderr))  # noqa: T201
+        prepare(asked["source"], store, lambda line: click.echo(line, err=True))
     except MldynoError as error:
         sys.exit(str(error))
     words = ["-m", "mldyno", "report", "--site", folder, "--store", str(store), "--private"]

@@ -24,6 +24,7 @@ from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -39,6 +40,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mldyno import __version__, submission
 from mldyno.errors import MldynoError
+from mldyno.printable import printable
 from mldyno.store import transfer
 from mldyno.team import MOST_B, PAGE, Item, PlaceError
 from mldyno.team.client import PROTOCOL, encoded
@@ -112,7 +114,7 @@ class Site:
 
 def log(line: str) -> None:
     """Print a line of the server's own on standard error."""
-    print(f"mldyno serve: {line}", file=sys.stderr, flush=True)  # noqa: T201
+    click.echo(f"mldyno serve: {printable(line)}", err=True)
 
 
 class Pages(StaticFiles):
