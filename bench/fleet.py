@@ -37,7 +37,21 @@ from mldyno.store import Query, Store
 SLEEPS, SLEEP_S = 300, "0.2"
 PLAN = ("--steps", str(SLEEPS), "--repeats", "1", "--", "sleep", SLEEP_S)
 TURNS = 3
-CASE = ("mnist-mlp", "--mode", "train", "--device", "cpu", "--placement", "device", "--budget", "8s", "--repeats", "2")
+CASE = (
+    "mnist-mlp",
+    "--mode",
+    "train",
+    "--device",
+    "cpu",
+    "--placement",
+    "device",
+    "--threads",
+    "1",
+    "--budget",
+    "4s",
+    "--repeats",
+    "2",
+)
 LOOK_S = 0.5
 PARTS = {"mldyno.__main__": "mldyno", "-m mldyno": "mldyno", "sshd": "sshd", "slurm": "Slurm", "ray": "Ray"}
 HOSTS = """
@@ -164,10 +178,26 @@ def engines() -> None:
                 began = time.monotonic()
                 mldyno("run", *CASE, "--on", str(file), "--store", str(store), "-q", MLDYNO_MACHINE="by-local")
                 print(f"turn {turn + 1}, {engine}: {time.monotonic() - began:.1f} s", flush=True)
-        print(mldyno("table", "--by", "machine", "--store", str(store)))
-        print(mldyno("compare", "--by", "machine", "--store", str(store)))
-        for record in Store(store).stream(Query(heads=False)):
-            print(record.machine.name, record.case.id, record.status, record.warnings)
+        print(*compared_with_local(store), sep="\n")
+
+
+def compared_with_local(store: Path) -> list[str]:
+    """Return what mldyno says of each engine against a process here, and how many records are contended."""
+    from mldyno.analysis.comparisons import compared
+    from mldyno.analysis.outcomes import Outcome
+
+    groups: dict[str, list[Record]] = {}
+    for record in Store(store).stream(Query(heads=False)):
+        groups.setdefault(record.machine.name, []).append(record)
+    lines = []
+    for name, records in sorted(groups.items()):
+        step = Outcome(tuple(records)).figure("step")
+        contended = sum(any(each.code == "contended" for each in record.warnings) for record in records)
+        lines.append(f"{name}: {step}; {contended} of {len(records)} records contended")
+        if name != "by-local":
+            base = Outcome(tuple(groups["by-local"]))
+            lines.append(f"  over by-local: {compared([(base, Outcome(tuple(records)))])}")
+    return lines
 
 
 def mldyno(*words: str, **environment: str) -> str:
