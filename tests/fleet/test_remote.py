@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,16 @@ def test_a_contact_that_was_stopped_is_ended_by_the_next_one_of_its_run(
     again.close()
     assert again.end().status == "interrupted"
     assert again.ids == stored(data)
+
+
+def test_a_machine_that_has_two_names_in_a_run_is_measured_once(remote: Callable[..., Remote]) -> None:
+    first, second = remote(), remote()
+    first.ask(replace(measuring(1000), host="a"))
+    first.record()
+    second.ask(replace(measuring(1000), host="b"))
+    assert second.end() == wire.End("refused", "it is the same machine as a; name it once")
+    first.close()
+    assert first.end().status == "interrupted"
 
 
 def test_a_user_s_files_are_there_by_their_names_and_gone_afterwards(

@@ -31,7 +31,13 @@ class Ray(Engine):
 
     def hosts(self, wanted: str) -> list[Host]:
         names = names_in(wanted, "ray") if wanted else []
-        hosts = _hosts(self.ask([*self._bridge, "nodes"]).splitlines())
+        try:
+            hosts = _hosts(self.ask([*self._bridge, "nodes"]).splitlines())
+        except MldynoError as error:
+            if "No module named 'ray'" not in str(error):
+                raise
+            where = 'run this on a machine of the cluster, or name an interpreter with options = {python = "..."}'
+            raise MldynoError(f"{self._bridge[0]} has no Ray; {where}.") from None
         for name in names:
             if not any(name in (host.name, host.options["ip"]) for host in hosts):
                 there = ", ".join(host.name for host in hosts)

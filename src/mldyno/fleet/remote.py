@@ -7,6 +7,7 @@ the next contact.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import queue
@@ -40,6 +41,10 @@ FLUSH_S = 10.0  # that the last lines may take
 LOGIN_NODE = "this is a login node, which many people share; measure its nodes by slurm, or write measure = true"
 Planned = Callable[[wire.Request, list[str], Store, Callable[[str], None]], Plan]
 Forecasts = Callable[[Plan, Store], Iterable[Forecast]]
+
+
+class Refused(MldynoError):
+    """This host is not to be measured."""
 
 
 class Line:
@@ -206,16 +211,18 @@ def _answered(
             line.say(wire.Examined(examined()))
             return wire.End("done")
         if not request.login and shutil.which("sinfo") and "SLURM_JOB_ID" not in os.environ:
-            return wire.End("refused", LOGIN_NODE)
+            raise Refused(LOGIN_NODE)
         with _files(request) as targets:
             store = Store(_folder() / f"{file_stem(socket.gethostname())}.sqlite")
             if request.purpose == "measure":
-                _end_earlier_contact(request.run, store.path.with_suffix(".contact"))
+                _note_contact(request, store.path.with_suffix(".contact"))
             return _run(request, targets, store, line, planned, forecasts)
     except (Interrupted, KeyboardInterrupt) as error:
         return wire.End("interrupted", line.cut or str(error) or "ended by Ctrl-C")
     except MldynoError as error:
-        return wire.End("busy", error.who) if isinstance(error, machine_lock.Busy) else wire.End("failed", str(error))
+        if isinstance(error, machine_lock.Busy):
+            return wire.End("busy", error.who)
+        return wire.End("refused" if isinstance(error, Refused) else "failed", str(error))
     except Exception as error:
         return wire.End("failed", f"something went wrong inside mldyno ({type(error).__name__}: {error})")
 
@@ -265,17 +272,31 @@ def _files(request: wire.Request) -> Iterator[list[str]]:
         yield [os.path.join(folder, word) if word.partition(":")[0] in names else word for word in request.targets]
 
 
-def _end_earlier_contact(run: str, file: Path) -> None:
-    """End an earlier contact of the same run, such as one that was stopped, or whose line was cut; note this one."""
-    with suppress(OSError, ValueError):
-        before, name = file.read_text(encoding="ascii").split()
-        here, pid, _ = name.split("-")
-        if before == run and own_name().startswith(f"{here}-"):
-            for number, patience in ((signal.SIGCONT, 0.0), (signal.SIGINT, TIDY_END_S), (signal.SIGKILL, 5.0)):
-                if has_ended(name):
-                    break
-                os.kill(int(pid), number)
-                until = time.monotonic() + patience
-                while time.monotonic() < until and not has_ended(name):
-                    time.sleep(0.1)
-    file.write_text(f"{run} {own_name()}\n", encoding="ascii")
+def _note_contact(request: wire.Request, file: Path) -> None:
+    """Note this contact, and end an earlier one of the same host and run, such as one whose line was cut.
+
+    Raise Refused where this machine is being measured in the same run under another name.
+    """
+    with open(file, "a+", encoding="ascii") as noted:
+        fcntl.flock(noted, fcntl.LOCK_EX)
+        noted.seek(0)
+        with suppress(OSError, ValueError):
+            run, host, name = noted.read().splitlines()
+            here, pid, _ = name.split("-")
+            if run == request.run and own_name().startswith(f"{here}-") and not has_ended(name):
+                if host != request.host:
+                    raise Refused(f"it is the same machine as {host}; name it once")
+                _end(int(pid), name)
+        noted.truncate(0)
+        noted.write(f"{request.run}\n{request.host}\n{own_name()}\n")
+
+
+def _end(pid: int, name: str) -> None:
+    """End a process, tidily if it can."""
+    for number, patience in ((signal.SIGCONT, 0.0), (signal.SIGINT, TIDY_END_S), (signal.SIGKILL, 5.0)):
+        if has_ended(name):
+            return
+        os.kill(pid, number)
+        until = time.monotonic() + patience
+        while time.monotonic() < until and not has_ended(name):
+            time.sleep(0.1)
