@@ -185,6 +185,7 @@ def compared_with_local(store: Path) -> list[str]:
     """Return what mldyno says of each engine against a process here, and how many records are contended."""
     from mldyno.analysis.comparisons import compared
     from mldyno.analysis.outcomes import Outcome
+    from mldyno.views.outcomes import show_estimate
 
     groups: dict[str, list[Record]] = {}
     for record in Store(store).stream(Query(heads=False)):
@@ -193,10 +194,11 @@ def compared_with_local(store: Path) -> list[str]:
     for name, records in sorted(groups.items()):
         step = Outcome(tuple(records)).figure("step")
         contended = sum(any(each.code == "contended" for each in record.warnings) for record in records)
-        lines.append(f"{name}: {step}; {contended} of {len(records)} records contended")
-        if name != "by-local":
-            base = Outcome(tuple(groups["by-local"]))
-            lines.append(f"  over by-local: {compared([(base, Outcome(tuple(records)))])}")
+        shown = "no time" if step is None else show_estimate(step)
+        lines.append(f"{name}: {shown}; {contended} of {len(records)} records contended")
+        base = Outcome(tuple(groups["by-local"]))
+        for each in compared([(base, Outcome(tuple(records)))] if name != "by-local" else []):
+            lines.append(f"  speed over by-local: {each.speedup}; {each.verdict}")
     return lines
 
 
