@@ -74,7 +74,10 @@ def test_ssh_reaches_each_machine_by_its_name_until_its_cable_is_cut(ssh_lab: La
     assert said("ssh", "-o", "BatchMode=yes", "-o", "ConnectionAttempts=5", "node2", "hostname") == "node2"
 
 
-def test_srun_reaches_each_node_from_here_and_from_the_login_node(slurm_lab: Lab, ssh_lab: Lab, at_login: Lab) -> None:
+def test_srun_reaches_each_node_from_here_and_from_the_login_node(
+    slurm_lab: Lab, ssh_lab: Lab, at_login: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which srun passes on, and nproc heeds
     whole = ("-n1", "-N1", "-c2", "--exclusive", "--mem=0", "--chdir=/tmp")
     assert said("srun", "-w", "node2", *whole, "sh", "-c", "hostname; nproc") == "node2\n2"
     assert said("ssh", "-o", "BatchMode=yes", "login", "srun -w node1 -n1 hostname") == "node1"
