@@ -62,6 +62,11 @@ class Plan(Settings):
         return self.fewest_repeats if self.steps is not None else self.repeats or MOST_CHOSEN_REPEATS
 
     @property
+    def real(self) -> bool:
+        """Return whether any of its cases is computed, not simulated."""
+        return any(not case.simulated for case in self.cases)
+
+    @property
     def head_to_head(self) -> bool:
         """Return whether the user asks for a ratio: of two versions of a file, or of two commands."""
         return self.by == "workload"

@@ -176,8 +176,9 @@ def unfinished(store: Store, plan: Plan | None, trust: bool = False, tell: Tell 
     from mldyno.runner.run import PLAN, busy
 
     running = False
+    # `--resume --on` goes on with those of a fleet
     of_this_machine = (each for each in store.unfinished_runs() if not each[2].startswith(FLEET))
-    for run_id, owner, text, proof in of_this_machine:  # `--resume --on` goes on with those of a fleet
+    for run_id, owner, text, proof in of_this_machine:
         begun = plans.from_text(text)
         if plan is not None and not begun.same_as(plan):
             continue
@@ -355,8 +356,7 @@ def max_batch(
     if len(cases) < len(plan.cases):
         raise UsageError("max-batch takes one value for each axis but mode.")
     longest = plan.timeout or SHORTEST_TIMEOUT_S
-    real = any(not case.simulated for case in plan.cases)
-    with machine_lock.held(say, needed=real):  # what others take does not fit
+    with machine_lock.held(say, needed=plan.real):  # what others take does not fit
         return {mode: largest_batch(case, longest, most, partial(tell, mode)) for mode, case in cases.items()}
 
 

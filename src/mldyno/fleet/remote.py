@@ -239,9 +239,9 @@ def _run(
         for each in forecasts(plan, store):
             line.say(wire.Expected(each.case.id, each.seconds, each.memory, each.fits, each.note))
         return wire.End("done")
-    runner, real = Runner(plan, store, request.run), any(not case.simulated for case in plan.cases)
+    runner = Runner(plan, store, request.run)
     try:
-        with machine_lock.held(telling.say, wait=False, needed=real):
+        with machine_lock.held(telling.say, wait=False, needed=plan.real):
             runner.execute(telling)
     finally:  # what was measured when it was interrupted; and what the store did not take
         telling.send(runner.unsaved)

@@ -280,10 +280,8 @@ class TimeLeft:
         plan, expected = self.plan, [self._expected[case.id] for case in due if case.id in self._expected]
         compared = repeat < plan.fewest_repeats
         if len(plan.commands) > 1 and expected and compared:  # their comparison measures each of them alone, too
-            seconds, fewest = (
-                sum(each.seconds for each in expected) / plan.fewest_repeats,
-                FEWEST_TURNS + (plan.steps or 0),
-            )
+            seconds = sum(each.seconds for each in expected) / plan.fewest_repeats
+            fewest = FEWEST_TURNS + (plan.steps or 0)
             return [RunPart(repeat, True, seconds, {case.id: fewest if case in due else 0.0 for case in group})]
         alone = [
             RunPart(repeat, False, (each.seconds - each.pairing) / each.processes,

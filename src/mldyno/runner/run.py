@@ -123,9 +123,8 @@ class Runner:
     def execute(self, listener: Listener) -> list[Record]:
         """Run all that has no outcome yet; raise Interrupted when the user ends it."""
         self.listener = listener
-        real = any(not case.simulated for case in self.plan.cases)
         try:
-            with machine_lock.held(listener.say, needed=real):
+            with machine_lock.held(listener.say, needed=self.plan.real):
                 self._begin()
                 with awake(), self.interrupts:
                     together = groups(self.plan.cases, self.plan.by)

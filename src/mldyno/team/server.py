@@ -257,8 +257,8 @@ def judged(body: bytes) -> tuple[list[Item], list[tuple[str, str]]]:
     records, unreadable = transfer.received(body, "it")
     faults = [("", line) for line in unreadable]
     if not unreadable:
-        found = submission.judged([records], vouched=True)[0]
-        faults = [(record.id, f"record {record.id[:10]} ({record.case.id}): {fault}") for record, fault in found]
+        (judgements,) = submission.judged([records], vouched=True)
+        faults = [(record.id, f"record {record.id[:10]} ({record.case.id}): {fault}") for record, fault in judgements]
     proofs = [line.decode() for line in body.splitlines() if transfer.is_proof(line)] if not faults else []
     proof_of = {id_: proof.strip() for proof in proofs for id_ in transfer.proven_ids(proof)}
     return [
